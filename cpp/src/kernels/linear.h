@@ -1,0 +1,104 @@
+// Linear layers over packed weights: y = x W^T + b, and embedding look-ups from the same packed matrix.
+//
+// Packed layout, the same for every ISA: panels of kPanelCols output columns. Inside a panel, for
+//   kF32   k-major: 16 float32 per k
+//   kBf16  pairs of k: [k/2][16 columns][2] bfloat16 (the VDPBF16PS order)
+//   kI8    quads of k: [k/4][16 columns][4] int8 (the VPDPBUSD order)
+//   kI4    octets of k: [k/8][16 columns][4] bytes; byte i of octet j holds k = 8j + i in its low and k = 8j + 4 + i in
+//          its high nibble, as unsigned q + 8
+// n is padded to 16 columns and k to the group size (kI8, kI4) or to 2 (kBf16) with zeros.
+// Quantized weights carry float16 scales [panels][groups][16]; kI8 also int32 column sums per group, same shape,
+// which take out the +128 shift that VPDPBUSD's unsigned operand needs. W[n][k] = q * scale, symmetric.
+//
+// Order of summation, identical for one row and for many, and for every number of threads:
+//   float weights and A16: one accumulator per output, over k ascending, with fused multiply-add
+//     (the bf16 instruction sums pairs; its results differ from other ISAs within tolerance);
+//     A16 dequantizes w = float(q) * float(scale) first;
+//   A8: exact int32 inside a group; then acc = fma(float(sum), x_scale * w_scale, acc) over groups ascending.
+// The bias is added last.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "common/cpu_features.h"
+#include "common/slice.h"
+
+namespace trtc::kernels {
+
+constexpr int kPanelCols = 16;
+
+enum class WeightFormat : std::uint32_t { kF32 = 0, kBf16 = 1, kI8 = 2, kI4 = 3 };
+
+// Where the parts of one packed weight lie inside its 64-byte-aligned blob. Offsets and sizes in bytes.
+struct PackedLayout {
+  std::int64_t panels;
+  std::int64_t k_padded;
+  std::int64_t groups;  // 0 for float formats
+  std::size_t data_offset;
+  std::size_t scales_offset;
+  std::size_t sums_offset;
+  std::size_t total_bytes;
+};
+
+// group: 32, 64 or 128 for kI8 and kI4, ignored otherwise. Throws BuildError on a non-positive size or other group.
+PackedLayout packed_layout(WeightFormat format, std::int64_t n, std::int64_t k, int group);
+
+// A view of a packed blob (usually inside the mapped engine file).
+struct PackedWeight {
+  WeightFormat format;
+  std::int64_t n;  // output features
+  std::int64_t k;  // input features
+  int group;
+  const std::byte* blob;  // packed_layout(format, n, k, group).total_bytes bytes
+};
+
+// Rows quantized by quantize_rows: int8 [rows, k_padded], scales float32 [rows, groups].
+struct QuantizedRows {
+  const std::int8_t* data;
+  std::int64_t stride;  // elements between rows
+  const float* scales;
+  std::int64_t scale_stride;
+};
+
+struct QuantizeRowsArgs {
+  std::int64_t rows;
+  std::int64_t k;
+  int group;
+  const float* x;  // [rows, k]
+  std::int64_t x_stride;
+  std::int8_t* data;  // [rows, k padded to group], the padding is written as zero
+  std::int64_t stride;
+  float* scales;  // [rows, ceil(k / group)]
+  std::int64_t scale_stride;
+};
+
+struct LinearArgs {
+  std::int64_t rows;
+  const float* x;  // [rows, k]; null when `quantized` is used (A8)
+  std::int64_t x_stride;
+  QuantizedRows quantized;  // data null unless A8
+  PackedWeight weight;
+  const float* bias;  // [n] or null
+  float* y;           // [rows, n]
+  std::int64_t y_stride;
+};
+
+struct EmbeddingArgs {
+  std::int64_t rows;
+  const std::int32_t* ids;  // [rows], each in [0, weight.n)
+  PackedWeight weight;      // row id of the table is output column id of the packed matrix
+  float* y;                 // [rows, k]
+  std::int64_t y_stride;
+};
+
+// Source weights, row-major [n, k], for packing. q comes with scales from quantize_groupwise.
+// float16 scales are passed as their bits.
+void quantize_groupwise(const float* w, std::int64_t n, std::int64_t k, int bits, int group, std::int8_t* q,
+                        std::uint16_t* scales, int threads);
+void pack_f32(const float* w, std::int64_t n, std::int64_t k, std::byte* blob, int threads);
+void pack_bf16(const std::uint16_t* w, std::int64_t n, std::int64_t k, std::byte* blob, int threads);
+void pack_quantized(const std::int8_t* q, const std::uint16_t* scales, WeightFormat format, std::int64_t n,
+                    std::int64_t k, int group, std::byte* blob, int threads);
+
+}  // namespace trtc::kernels

@@ -1,0 +1,97 @@
+"""User-facing settings. They enter here, are checked here, and unknown keys are errors."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+
+class Settings(BaseModel):
+    """Frozen; unknown keys forbidden."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class QuantAlgo(str, Enum):
+    """What is stored (W) and what multiplies it (A). Names follow TensorRT-LLM.
+
+    On the CPU target: ``W8A16``/``W4A16`` dequantize weights to float32 and multiply float32 activations;
+    ``W8A8``/``W4A8`` quantize activations to int8 per token and group and multiply in exact int32 inside a group.
+    """
+
+    NONE = "none"
+    W8A16 = "w8a16"
+    W8A8 = "w8a8"
+    W4A16 = "w4a16"
+    W4A8 = "w4a8"
+
+    @property
+    def weight_bits(self) -> int | None:
+        return {"none": None, "w8a16": 8, "w8a8": 8, "w4a16": 4, "w4a8": 4}[self.value]
+
+    @property
+    def int8_activations(self) -> bool:
+        return self.value.endswith("a8")
+
+
+class QuantConfig(Settings):
+    """Weight quantization: symmetric, by groups of ``group_size`` input channels, float16 scales.
+
+    The embedding and logits matrix keeps 8 bits under every 4-bit algorithm.
+    """
+
+    quant_algo: QuantAlgo = QuantAlgo.NONE
+    group_size: Literal[32, 64, 128] = 32
+
+
+class Mapping(Settings):
+    """How ranks share the model."""
+
+    tp_size: int = Field(1, ge=1)
+
+
+class BuildConfig(Settings):
+    """What ``trtc build`` fixes in an engine. Counts are tokens or sequences."""
+
+    target: Literal["cpu"] = "cpu"
+    dtype: Literal["float32", "bfloat16"] = "bfloat16"
+    kv_cache_dtype: Literal["auto", "float32", "bfloat16"] = "auto"
+    quant: QuantConfig = QuantConfig()
+    mapping: Mapping = Mapping()
+    max_batch_size: int = Field(16, ge=1, le=4096)
+    max_num_tokens: int = Field(512, ge=1, le=131072)
+    max_seq_len: int | None = Field(None, ge=1)  # None: the model's max_position_embeddings, at most 8192
+    tokens_per_block: Literal[16, 32, 64, 128] = 32
+
+    @model_validator(mode="after")
+    def _batch_fits_step(self) -> BuildConfig:
+        if self.max_batch_size > self.max_num_tokens:
+            raise ValueError(
+                f"max_batch_size {self.max_batch_size} exceeds max_num_tokens {self.max_num_tokens}: "
+                "every running sequence needs one token per step"
+            )
+        return self
+
+    @property
+    def resolved_kv_dtype(self) -> Literal["float32", "bfloat16"]:
+        return self.dtype if self.kv_cache_dtype == "auto" else self.kv_cache_dtype
+
+
+class KvCacheConfig(Settings):
+    """Size and reuse of the KV cache; the smallest of the given limits holds."""
+
+    enable_block_reuse: bool = True
+    max_tokens: int | None = Field(None, ge=1)
+    max_bytes: int | None = Field(None, ge=1)
+    free_memory_fraction: float = Field(0.5, gt=0.0, le=1.0)  # of the memory available at load
+
+
+class SchedulerConfig(Settings):
+    """Batching limits at run time; each may lower, never raise, the engine's own."""
+
+    capacity_scheduler_policy: Literal["GUARANTEED_NO_EVICT"] = "GUARANTEED_NO_EVICT"
+    enable_chunked_prefill: bool = True
+    max_batch_size: int | None = Field(None, ge=1)
+    max_num_tokens: int | None = Field(None, ge=1)
