@@ -56,7 +56,7 @@ def weight_initializer(weight: Weight, name: str | None = None) -> ir.Value:
     ``meta["trtc.weight"]`` is the Weight itself, for those who want its stored dtype or single rows.
     """
 
-    def read() -> ir.Tensor:
+    def read() -> ir.TensorProtocol:
         return ir.Tensor(np.asarray(weight.read(), dtype=np.float32))
 
     name = name or weight.name

@@ -88,7 +88,8 @@ QUANTIZE_ACTIVATION = OpSchema(
     """Dynamic symmetric int8 per row and block of columns, the input side of W8A8 and W4A8.
 
     x [tokens, in]; y int8 [tokens, in]; scale float32 [tokens, ceil(in / block_size)] with
-    scale = max|x| / 127 over the block, y = clip(round_half_even(x * (1 / scale)), -127, 127), y = 0 where scale = 0.""",
+    scale = max|x| / 127 over the block, y = clip(round_half_even(x * (1 / scale)), -127, 127),
+    and y = 0 where scale = 0.""",
 )
 
 SCHEMAS: dict[str, OpSchema] = {

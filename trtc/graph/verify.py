@@ -118,7 +118,8 @@ def _check_outputs(graph: ir.Graph) -> None:
     if len(names) != len(set(names)) or set(names) != want:
         raise GraphError(f"outputs are {names}, expected {sorted(want)}")
     for value in graph.outputs:
-        if value.producer() is None or value.producer().graph is not graph:
+        producer = value.producer()
+        if producer is None or producer.graph is not graph:
             raise GraphError(f"output {value.name!r} is not produced by a node of the graph")
         if value.name == "logits":
             got = value_type(value)

@@ -1,0 +1,204 @@
+"""The numpy reference of every operator: what a pass must preserve and every target must match within tolerance.
+
+Plain float32 arithmetic, written to be read. Only small graphs are evaluated this way.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+
+from trtc.errors import GraphError
+from trtc.graph import ops
+
+Array = np.ndarray[Any, Any]
+Kernel = Callable[..., tuple[Array, ...]]
+
+
+def evaluate(model: ir.Model, inputs: Mapping[str, Array]) -> dict[str, Array]:
+    """Run one step. ``inputs``: an array per graph input (see contract.py), KV pools included, none is changed.
+
+    A KV pool may be float32 or bfloat16; what is stored in it is rounded to its type. Returns an array per graph
+    output, ``logits`` and ``kv_cache.<layer>.out``. Raises GraphError for a missing input.
+    """
+    values: dict[int, Array] = {}
+    for value in model.graph.inputs:
+        if value.name not in inputs:
+            raise GraphError(f"evaluate: no array for input {value.name!r}")
+        values[id(value)] = np.asarray(inputs[value.name])
+
+    def load(value: ir.Value | None) -> Array | None:
+        if value is None:
+            return None
+        if id(value) in values:
+            return values[id(value)]
+        if value.const_value is None:
+            raise GraphError(f"evaluate: value {value.name!r} is not computed before its use")
+        return np.asarray(value.const_value.numpy())
+
+    for node in model.graph:
+        kernel = KERNELS.get((node.domain, node.op_type))
+        if kernel is None:
+            raise GraphError(f"evaluate: node {node.name!r} has unknown operator {node.domain}.{node.op_type}")
+        attributes = {name: attr.value for name, attr in node.attributes.items()}
+        results = kernel(*[load(value) for value in node.inputs], **attributes)
+        for output, result in zip(node.outputs, results, strict=True):
+            values[id(output)] = result
+    return {value.name or "": values[id(value)] for value in model.graph.outputs}
+
+
+_erf = np.frompyfunc(math.erf, 1, 1)
+
+
+def _activate(x: Array, kind: str) -> Array:
+    """silu, gelu (erf) or gelu_tanh of a float32 array."""
+    if kind == "silu":
+        return np.asarray(x / (1 + np.exp(-x)), np.float32)
+    if kind == "gelu":
+        return np.asarray(0.5 * x * (1 + _erf(x / math.sqrt(2)).astype(np.float32)), np.float32)
+    return np.asarray(0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))), np.float32)
+
+
+def _gather(data: Array, indices: Array, axis: int = 0) -> tuple[Array, ...]:
+    return (np.take(data, indices, axis=axis),)
+
+
+def _gemm(x: Array, weight: Array, bias: Array | None = None, **_: Any) -> tuple[Array, ...]:
+    y = x @ weight.T
+    return (y if bias is None else y + bias,)
+
+
+def _rms_norm(x: Array, scale: Array, epsilon: float = 1e-5, axis: int = -1) -> tuple[Array, ...]:
+    return (x / np.sqrt(np.mean(x * x, axis=axis, keepdims=True) + np.float32(epsilon)) * scale,)
+
+
+def _layer_norm(x: Array, scale: Array, bias: Array, epsilon: float = 1e-5, axis: int = -1) -> tuple[Array, ...]:
+    centered = x - np.mean(x, axis=axis, keepdims=True)
+    variance = np.mean(centered * centered, axis=axis, keepdims=True)
+    return (centered / np.sqrt(variance + np.float32(epsilon)) * scale + bias,)
+
+
+def _dequantize(q: Array, scale: Array, axis: int, block_size: int, output_dtype: int) -> tuple[Array, ...]:
+    """Columns [j * block_size, (j + 1) * block_size) of q share scale[:, j]; the last block may be short."""
+    per_column = np.repeat(scale.astype(np.float32), block_size, axis=axis)[:, : q.shape[1]]
+    return (q.astype(np.float32) * per_column,)
+
+
+def _quantize_activation(x: Array, block_size: int) -> tuple[Array, ...]:
+    rows, columns = x.shape
+    groups = math.ceil(columns / block_size)
+    padded = np.zeros((rows, groups * block_size), np.float32)
+    padded[:, :columns] = x
+    blocks = padded.reshape(rows, groups, block_size)
+    scale = np.abs(blocks).max(axis=2) / np.float32(127)
+    inverse = np.divide(np.float32(1), scale, out=np.zeros_like(scale), where=scale > 0)
+    q = np.clip(np.rint(blocks * inverse[:, :, None]), -127, 127).astype(np.int8)
+    return q.reshape(rows, -1)[:, :columns], scale
+
+
+def _split(x: Array, sizes: Array, axis: int) -> tuple[Array, ...]:
+    return tuple(np.split(x, np.cumsum(sizes)[:-1], axis=axis))
+
+
+def _reshape(x: Array, target: Array) -> tuple[Array, ...]:
+    return (x.reshape([x.shape[i] if size == 0 else size for i, size in enumerate(target)]),)
+
+
+def _rotary(
+    x: Array, cos: Array, sin: Array, position_ids: Array, num_heads: int, rotary_dim: int
+) -> tuple[Array, ...]:
+    heads = x.reshape(x.shape[0], num_heads, -1).copy()
+    half = rotary_dim // 2
+    a, b = heads[:, :, :half].copy(), heads[:, :, half:rotary_dim].copy()
+    c, s = cos[position_ids][:, None, :], sin[position_ids][:, None, :]
+    heads[:, :, :half] = a * c - b * s
+    heads[:, :, half:rotary_dim] = b * c + a * s
+    return (heads.reshape(x.shape),)
+
+
+def _gated_activation(x: Array, activation: str) -> tuple[Array, ...]:
+    gate, up = np.split(x, 2, axis=1)
+    return (_activate(gate, activation) * up,)
+
+
+def _add_rms_norm(x: Array, residual: Array, scale: Array, epsilon: float) -> tuple[Array, ...]:
+    total = x + residual
+    return (*_rms_norm(total, scale, epsilon), total)
+
+
+def _add_layer_norm(x: Array, residual: Array, scale: Array, bias: Array, epsilon: float) -> tuple[Array, ...]:
+    total = x + residual
+    return (*_layer_norm(total, scale, bias, epsilon), total)
+
+
+def _paged_attention(
+    query: Array,
+    key: Array,
+    value: Array,
+    kv_cache: Array,
+    query_start: Array,
+    context_lens: Array,
+    block_table: Array,
+    *,
+    num_heads: int,
+    num_kv_heads: int,
+    head_dim: int,
+    scale: float,
+    window: int,
+    softcap: float,
+    layer: int,
+) -> tuple[Array, ...]:
+    cache = kv_cache.copy()
+    block_size = cache.shape[3]
+    output = np.zeros_like(query)
+    for seq, context in enumerate(context_lens):
+        rows = slice(query_start[seq], query_start[seq + 1])
+        count = rows.stop - rows.start
+        positions = np.arange(context - count, context)
+        seen = np.arange(context)
+        blocks, slots = block_table[seq][seen // block_size], seen % block_size
+        cache[blocks[positions], 0, :, slots[positions]] = key[rows].reshape(count, num_kv_heads, head_dim)
+        cache[blocks[positions], 1, :, slots[positions]] = value[rows].reshape(count, num_kv_heads, head_dim)
+        # [context, kv_heads, head_dim] -> [context, heads, head_dim]: query head h reads kv head h // (heads / kv_heads)
+        keys, values = (
+            np.repeat(cache[blocks, part, :, slots].astype(np.float32), num_heads // num_kv_heads, axis=1)
+            for part in (0, 1)
+        )
+        queries = query[rows].reshape(count, num_heads, head_dim)
+        scores = np.einsum("qhd,khd->hqk", queries, keys) * np.float32(scale)
+        if softcap > 0:
+            scores = softcap * np.tanh(scores / np.float32(softcap))
+        distance = positions[:, None] - seen[None, :]
+        visible = (distance >= 0) & ((distance < window) | (window == 0))
+        scores = np.where(visible, scores, -np.inf)
+        weights = np.exp(scores - scores.max(axis=2, keepdims=True))
+        weights /= weights.sum(axis=2, keepdims=True)
+        output[rows] = np.einsum("hqk,khd->qhd", weights, values).reshape(count, num_heads * head_dim)
+    return output, cache
+
+
+KERNELS: dict[tuple[str, str], Kernel] = {
+    ("", "Add"): lambda a, b: (a + b,),
+    ("", "Concat"): lambda *parts, axis: (np.concatenate(parts, axis=axis),),
+    ("", "DequantizeLinear"): _dequantize,
+    ("", "Gather"): _gather,
+    ("", "Gelu"): lambda x, approximate="none": (_activate(x, "gelu_tanh" if approximate == "tanh" else "gelu"),),
+    ("", "Gemm"): _gemm,
+    ("", "LayerNormalization"): _layer_norm,
+    ("", "Mul"): lambda a, b: (a * b,),
+    ("", "RMSNormalization"): _rms_norm,
+    ("", "Reshape"): _reshape,
+    ("", "Split"): _split,
+    ("", "Swish"): lambda x, alpha=1.0: (_activate(x, "silu"),),
+    ("", "Tanh"): lambda x: (np.tanh(x),),
+    (ops.DOMAIN, "AddLayerNormalization"): _add_layer_norm,
+    (ops.DOMAIN, "AddRMSNormalization"): _add_rms_norm,
+    (ops.DOMAIN, "GatedActivation"): _gated_activation,
+    (ops.DOMAIN, "PagedAttention"): _paged_attention,
+    (ops.DOMAIN, "QuantizeActivation"): _quantize_activation,
+    (ops.DOMAIN, "RotaryEmbedding"): _rotary,
+}
