@@ -27,9 +27,10 @@ def evaluate(model: ir.Model, inputs: Mapping[str, Array]) -> dict[str, Array]:
     """
     values: dict[int, Array] = {}
     for value in model.graph.inputs:
-        if value.name not in inputs:
-            raise GraphError(f"evaluate: no array for input {value.name!r}")
-        values[id(value)] = np.asarray(inputs[value.name])
+        name = value.name or ""
+        if name not in inputs:
+            raise GraphError(f"evaluate: no array for input {name!r}")
+        values[id(value)] = np.asarray(inputs[name])
 
     def load(value: ir.Value | None) -> Array | None:
         if value is None:
@@ -57,9 +58,10 @@ _erf = np.frompyfunc(math.erf, 1, 1)
 def _activate(x: Array, kind: str) -> Array:
     """silu, gelu (erf) or gelu_tanh of a float32 array."""
     if kind == "silu":
-        return np.asarray(x / (1 + np.exp(-x)), np.float32)
+        with np.errstate(over="ignore"):  # exp(-x) = inf is right: silu(x) -> 0
+            return np.asarray(x / (1 + np.exp(-x)), np.float32)
     if kind == "gelu":
-        return np.asarray(0.5 * x * (1 + _erf(x / math.sqrt(2)).astype(np.float32)), np.float32)
+        return np.asarray(0.5 * x * (1 + np.asarray(_erf(x / math.sqrt(2)), np.float32)), np.float32)
     return np.asarray(0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))), np.float32)
 
 
@@ -153,32 +155,44 @@ def _paged_attention(
     layer: int,
 ) -> tuple[Array, ...]:
     cache = kv_cache.copy()
-    block_size = cache.shape[3]
+    sequences = [
+        (slice(query_start[seq], query_start[seq + 1]), int(context), block_table[seq])
+        for seq, context in enumerate(context_lens)
+    ]
+    for rows, context, blocks in sequences:
+        _write_kv(cache, key[rows], value[rows], context, blocks)
     output = np.zeros_like(query)
-    for seq, context in enumerate(context_lens):
-        rows = slice(query_start[seq], query_start[seq + 1])
-        count = rows.stop - rows.start
-        positions = np.arange(context - count, context)
-        seen = np.arange(context)
-        blocks, slots = block_table[seq][seen // block_size], seen % block_size
-        cache[blocks[positions], 0, :, slots[positions]] = key[rows].reshape(count, num_kv_heads, head_dim)
-        cache[blocks[positions], 1, :, slots[positions]] = value[rows].reshape(count, num_kv_heads, head_dim)
-        # [context, kv_heads, head_dim] -> [context, heads, head_dim]: query head h reads kv head h // (heads / kv_heads)
-        keys, values = (
-            np.repeat(cache[blocks, part, :, slots].astype(np.float32), num_heads // num_kv_heads, axis=1)
-            for part in (0, 1)
-        )
-        queries = query[rows].reshape(count, num_heads, head_dim)
+    for rows, context, blocks in sequences:
+        queries = query[rows].reshape(-1, num_heads, head_dim)
+        keys, values = _read_kv(cache, context, blocks, num_heads // num_kv_heads)
         scores = np.einsum("qhd,khd->hqk", queries, keys) * np.float32(scale)
         if softcap > 0:
-            scores = softcap * np.tanh(scores / np.float32(softcap))
-        distance = positions[:, None] - seen[None, :]
+            scores = np.float32(softcap) * np.tanh(scores / np.float32(softcap))
+        distance = np.arange(context - len(queries), context)[:, None] - np.arange(context)[None, :]
         visible = (distance >= 0) & ((distance < window) | (window == 0))
         scores = np.where(visible, scores, -np.inf)
         weights = np.exp(scores - scores.max(axis=2, keepdims=True))
         weights /= weights.sum(axis=2, keepdims=True)
-        output[rows] = np.einsum("hqk,khd->qhd", weights, values).reshape(count, num_heads * head_dim)
+        output[rows] = np.einsum("hqk,khd->qhd", weights, values).reshape(-1, num_heads * head_dim)
     return output, cache
+
+
+def _write_kv(cache: Array, key: Array, value: Array, context: int, blocks: Array) -> None:
+    """Store the step's rows [count, kv_heads * head_dim] at the last ``count`` positions before ``context``."""
+    _, _, kv_heads, block_size, head_dim = cache.shape
+    positions = np.arange(context - len(key), context)
+    physical, slots = blocks[positions // block_size], positions % block_size
+    cache[physical, 0, :, slots] = key.reshape(-1, kv_heads, head_dim)
+    cache[physical, 1, :, slots] = value.reshape(-1, kv_heads, head_dim)
+
+
+def _read_kv(cache: Array, context: int, blocks: Array, group: int) -> tuple[Array, Array]:
+    """Keys and values of positions [0, context), each float32 [context, heads, head_dim]; ``group`` heads share one."""
+    block_size = cache.shape[3]
+    positions = np.arange(context)
+    physical, slots = blocks[positions // block_size], positions % block_size
+    key, value = (np.repeat(cache[physical, part, :, slots].astype(np.float32), group, axis=1) for part in (0, 1))
+    return key, value
 
 
 KERNELS: dict[tuple[str, str], Kernel] = {
