@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 import onnx_ir as ir
@@ -14,11 +14,25 @@ from trtc.errors import GraphError
 from trtc.graph import contract, ops
 from trtc.graph.shapes import FLOAT, INT32, ValueType, infer_outputs
 
-if TYPE_CHECKING:
-    from trtc.checkpoint.weight_map import Weight
-
 IR_VERSION = 12  # the first that holds opset 24
-WEIGHT_META = "trtc.weight"  # initializer.meta key: the checkpoint Weight it reads
+WEIGHT_META = "trtc.weight"  # initializer.meta key: the LazyWeight it reads
+
+
+class LazyWeight(Protocol):
+    """What an initializer reads: a checkpoint's ``Weight``, or one that a pass makes of several.
+
+    ``dtype`` names what ``read`` gives: "float32", or "bfloat16" where the checkpoint stores that.
+    """
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+    @property
+    def dtype(self) -> str: ...
+
+    def read(self) -> np.ndarray[Any, Any]: ...
+    def read_rows(self, start: int, stop: int) -> np.ndarray[Any, Any]: ...
 
 
 def make_node(
@@ -50,10 +64,10 @@ def make_value(name: str, kind: ValueType) -> ir.Value:
     return ir.Value(name=name, shape=ir.Shape(kind.shape), type=ir.TensorType(kind.dtype))
 
 
-def weight_initializer(weight: Weight, name: str | None = None) -> ir.Value:
+def weight_initializer(weight: LazyWeight, name: str | None = None) -> ir.Value:
     """A float32 initializer that reads the checkpoint each time its value is asked for, and keeps nothing.
 
-    ``meta["trtc.weight"]`` is the Weight itself, for those who want its stored dtype or single rows.
+    ``meta["trtc.weight"]`` is the weight itself, for those who want its stored dtype or single rows.
     """
 
     def read() -> ir.TensorProtocol:
@@ -107,7 +121,7 @@ class GraphBuilder:
         finally:
             self._scopes.pop()
 
-    def weight(self, weight: Weight, name: str | None = None) -> ir.Value:
+    def weight(self, weight: LazyWeight, name: str | None = None) -> ir.Value:
         """Initializer for a checkpoint tensor, read lazily. Asking again for the same Weight gives the same value."""
         value = weight_initializer(weight, name)
         known = self._initializers.get(value.name or "")
