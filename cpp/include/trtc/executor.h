@@ -39,7 +39,7 @@ struct SamplingConfig {
   std::optional<float> repetition_penalty;  // over prompt and output
   std::optional<float> presence_penalty;    // over output
   std::optional<float> frequency_penalty;   // over output
-  std::optional<std::int32_t> min_tokens;   // end and stop ids are masked until then
+  std::optional<std::int32_t> min_tokens;   // until then end ids are masked and stop words do not stop
   std::optional<std::uint64_t> seed;        // unset: 0
 };
 
@@ -58,28 +58,36 @@ struct Request {
   SamplingConfig sampling_config;
   OutputConfig output_config;
   std::optional<TokenIdType> end_id;
-  VecTokens stop_token_ids;           // further end ids
+  VecTokens stop_token_ids;           // further end ids; an end id stays in the output
   std::vector<VecTokens> stop_words;  // token sequences; the match stays in the output
   std::vector<VecTokens> bad_words;
-  std::optional<std::string> cache_salt;  // prefixes are shared only between equal salts
+  std::optional<std::string> cache_salt;  // prefixes are shared only between equal salts; unset equals ""
 };
 
 // Log-probabilities (natural log, of the distribution after penalties and before temperature) at one position.
 struct TokenLogProbs {
-  std::vector<TokenIdType> ids;  // the chosen token first, then the top ones by rank
+  std::vector<TokenIdType> ids;  // the chosen token, then the top ones by rank (the chosen one again if among them)
+  std::vector<float> values;     // of ids
+  std::int32_t chosen_rank = 1;  // 1: the most likely
+};
+
+// Rows of logits, row-major [rows, vocab_size].
+struct Logits {
+  std::int32_t vocab_size = 0;
   std::vector<float> values;
 };
 
-// One increment (streaming) or the whole output of one sequence of a request.
+// One increment (streaming) or the whole output of one sequence of a request. Every sequence ends with exactly one
+// result that has is_sequence_final, and the last of them has is_final.
 struct Result {
   std::int32_t sequence_index = 0;
   bool is_sequence_final = false;
-  bool is_final = false;  // every sequence of the request is done
-  VecTokens output_token_ids;
-  std::vector<TokenLogProbs> log_probs;         // per token of output_token_ids
-  std::vector<TokenLogProbs> prompt_log_probs;  // once, on the first result
-  std::vector<float> context_logits;            // once, on the first result
-  std::vector<float> generation_logits;         // per token of output_token_ids
+  bool is_final = false;                        // every sequence of the request is done
+  VecTokens output_token_ids;                   // after the prompt, on the first result, unless that is excluded
+  std::vector<TokenLogProbs> log_probs;         // per generated token of this result
+  std::vector<TokenLogProbs> prompt_log_probs;  // of prompt tokens 1.., once, on the first result of sequence 0
+  Logits context_logits;                        // once, on the first result of sequence 0
+  Logits generation_logits;                     // per generated token of this result
   float cum_log_prob = 0.0f;                    // valid when log_probs were asked for
   FinishReason finish_reason = FinishReason::kNOT_FINISHED;
   std::int32_t reused_tokens = 0;  // prompt tokens found in the prefix cache
@@ -87,7 +95,7 @@ struct Result {
 
 struct Response {
   IdType request_id = 0;
-  std::optional<std::string> error;  // set: the request ended with this error and result is empty
+  std::optional<std::string> error;  // set: the request ended with this error; result holds only is_final
   Result result;
 };
 
@@ -110,10 +118,11 @@ struct ExecutorConfig {
   KvCacheConfig kv_cache_config;
   std::int32_t num_threads = 0;  // 0: one per usable core
   std::int32_t iter_stats_max_iterations = 1000;
+  std::int32_t max_queue_size = 16384;  // requests that may wait to start; enqueueing more is refused
 };
 
 struct KvCacheStats {
-  std::int32_t max_num_blocks = 0;
+  std::int32_t max_num_blocks = 0;     // free + used + cached
   std::int32_t free_num_blocks = 0;    // neither owned nor cached
   std::int32_t used_num_blocks = 0;    // owned by running requests
   std::int32_t cached_num_blocks = 0;  // only the prefix tree holds them
@@ -148,7 +157,9 @@ class Executor {
   IdType enqueueRequest(const Request& request);
   std::vector<IdType> enqueueRequests(const std::vector<Request>& requests);
 
-  // Responses of one request, or of any; waits until one is there or the time-out (none: no limit) passes.
+  // Responses of one request, or of any, in order; waits until one is there or the time-out (none: no limit) passes,
+  // and returns none after a time-out or when the executor has stopped and nothing is left. RequestError for an id
+  // that was never given out or whose final response was fetched already.
   std::vector<Response> awaitResponses(std::optional<IdType> request_id = std::nullopt,
                                        std::optional<std::chrono::milliseconds> timeout = std::nullopt);
   std::int32_t getNumResponsesReady(std::optional<IdType> request_id = std::nullopt) const;
@@ -159,7 +170,8 @@ class Executor {
   std::vector<IterationStats> getLatestIterationStats();
   KvCacheStats getKvCacheStats() const;
 
-  // Pending requests end with kCANCELLED, the worker stops, waiting awaitResponses calls return what is left.
+  // Pending requests end with kCANCELLED, the worker stops, waiting awaitResponses calls return what is left. May be
+  // called again.
   void shutdown();
 
  private:
