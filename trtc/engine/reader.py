@@ -1,0 +1,93 @@
+"""``open_engine``: everything about an engine directory that can be checked without reading its weights."""
+
+from __future__ import annotations
+
+import hashlib
+import mmap
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from trtc.engine.manifest import FileEntry, Manifest, RankEntry, load_manifest
+from trtc.engine.plan import Plan, read_plan
+from trtc.errors import EngineError
+
+
+@dataclass(frozen=True)
+class Engine:
+    """An opened engine directory; ``plans`` has one plan per rank."""
+
+    directory: Path
+    manifest: Manifest
+    plans: tuple[Plan, ...]
+
+    def verify_weights(self, progress: Callable[[int, int], None] | None = None) -> None:
+        """Hash every weight. ``progress(bytes done, bytes in all)``. Raises EngineError naming the first bad one."""
+        total = sum(plan.weight_bytes for plan in self.plans)
+        done = 0
+        for rank, plan in zip(self.manifest.ranks, self.plans, strict=True):
+            path = self.directory / rank.name
+            with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+                for weight in plan.weights:
+                    with memoryview(data) as view, view[weight.offset : weight.offset + weight.size] as blob:
+                        digest = hashlib.sha256(blob).digest()
+                    if digest != weight.sha256:
+                        raise EngineError(
+                            f"{path}: weight {weight.name} is damaged (its SHA-256 does not match); "
+                            "copy or build the engine again"
+                        )
+                    done += weight.size
+                    if progress is not None:
+                        progress(done, total)
+
+
+def open_engine(path: str | Path) -> Engine:
+    """Check manifest, text files and plan of an engine directory.
+
+    Raises EngineError: no engine, edited manifest, missing or altered file, other format version, truncated file.
+    """
+    directory = Path(path)
+    if not directory.is_dir():
+        kind = "is not a directory" if directory.exists() else "does not exist"
+        raise EngineError(f"{directory} {kind}; pass an engine directory made by `trtc build`")
+    manifest = load_manifest(directory)
+    for entry in manifest.files:
+        _check_file(directory, entry)
+    return Engine(directory, manifest, tuple(_check_rank(directory, rank) for rank in manifest.ranks))
+
+
+def _check_size(path: Path, expected: int) -> None:
+    try:
+        size = path.stat().st_size
+    except FileNotFoundError:
+        raise EngineError(f"{path} is missing; copy or build the engine again") from None
+    except OSError as error:
+        raise EngineError(f"{path} cannot be read: {error.strerror}") from error
+    if size != expected:
+        raise EngineError(f"{path} has {size} bytes, expected {expected}: it was changed; build the engine again")
+
+
+def _check_file(directory: Path, entry: FileEntry) -> None:
+    path = directory / entry.name
+    _check_size(path, entry.bytes)
+    if hashlib.sha256(_read(path)).hexdigest() != entry.sha256:
+        raise EngineError(f"{path} was changed: its SHA-256 does not match the manifest; build the engine again")
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise EngineError(f"{path} cannot be read: {error.strerror}") from error
+
+
+def _check_rank(directory: Path, rank: RankEntry) -> Plan:
+    path = directory / rank.name
+    _check_size(path, rank.bytes)
+    try:
+        plan = read_plan(path)
+    except OSError as error:
+        raise EngineError(f"{path} cannot be read: {error.strerror}") from error
+    if plan.engine_hash != rank.engine_hash:
+        raise EngineError(f"{path} belongs to another engine than its manifest; copy or build the engine again")
+    return plan
