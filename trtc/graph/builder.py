@@ -141,6 +141,14 @@ class GraphBuilder:
         value.const_value = tensor
         return self._add_initializer(value)
 
+    def ints(self, *values: int) -> ir.Value:
+        """Constant int64 vector: the target of a Reshape, the sizes of a Split."""
+        return self.constant(np.array(values, np.int64), "ints." + "_".join(map(str, values)))
+
+    def scalar(self, value: float) -> ir.Value:
+        """Constant float32 scalar."""
+        return self.constant(np.array(value, np.float32), f"scalar.{value!r}")
+
     def emit(
         self, op_type: str, *inputs: ir.Value | None, domain: str = "", name: str | None = None, **attributes: Any
     ) -> tuple[ir.Value, ...]:
