@@ -3,15 +3,38 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import Literal
+from typing import Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from trtc.errors import ConfigError, TrtcError
 
 
 class Settings(BaseModel):
-    """Frozen; unknown keys forbidden."""
+    """Frozen; unknown keys forbidden. Raises ``invalid`` naming the field that is wrong."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+    invalid: ClassVar[type[TrtcError]] = ConfigError
+
+    def __init__(self, **values: Any) -> None:
+        try:
+            super().__init__(**values)
+        except ValidationError as error:
+            raise self.invalid(_describe(type(self).__name__, error)) from None
+
+
+def _describe(owner: str, error: ValidationError) -> str:
+    """One sentence per wrong field of ``owner``: its name, what was got and what was expected."""
+    found: dict[str, str] = {}
+    for detail in error.errors(include_url=False):
+        field = str(detail["loc"][0]) if detail["loc"] else ""
+        message = detail["msg"].removeprefix("Value error, ")
+        if detail["type"] == "extra_forbidden":
+            message = "no such field; check the spelling, or it is not supported"
+        elif detail["type"] != "value_error":
+            message = f"got {detail['input']!r}; {message[0].lower()}{message[1:]}"
+        found.setdefault(field, f"{owner}.{field}: {message}" if field else f"{owner}: {message}")
+    return "; ".join(found.values())
 
 
 class QuantAlgo(str, Enum):

@@ -1,0 +1,250 @@
+"""``LLM``: an engine with its executor and tokenizer in this process. Names follow TensorRT-LLM's LLM API."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import weakref
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from trtc import _core
+from trtc.config import BuildConfig, KvCacheConfig, Mapping, QuantConfig, SchedulerConfig
+from trtc.engine.reader import open_engine
+from trtc.errors import ConfigError, EngineError, RequestError
+from trtc.runtime.chat import Message
+from trtc.runtime.dispatcher import Dispatcher
+from trtc.runtime.inputs import PromptInput, encode_prompt, split_batch
+from trtc.runtime.model_cache import cached_engine, is_engine
+from trtc.runtime.request_output import RequestOutput
+from trtc.runtime.requests import make_request
+from trtc.runtime.response_decoder import ResponseDecoder
+from trtc.runtime.sampling_params import SamplingParams
+from trtc.runtime.stats import iteration_stats
+from trtc.runtime.tokenizer import Tokenizer
+
+
+class LLM:
+    """Generates text with one model.
+
+    ``model`` is an engine directory, opened as it is, or a checkpoint (Hugging Face directory, ``.gguf`` file, hub id),
+    which is built once into the user's cache. ``dtype``, ``quant_config`` and ``tensor_parallel_size`` replace the
+    fields of ``build_config``; all four are for checkpoints only. ``num_threads`` 0 takes every usable core.
+    ``progress(stage, done, total)`` follows a build. Threads may share one LLM.
+
+    Raises ConfigError, CheckpointError, RecipeError, BuildError, EngineError or ExecutorError.
+    """
+
+    def __init__(
+        self,
+        model: str | Path,
+        *,
+        dtype: Literal["auto", "float32", "bfloat16"] = "auto",
+        tensor_parallel_size: int = 1,
+        quant_config: QuantConfig | None = None,
+        build_config: BuildConfig | None = None,
+        kv_cache_config: KvCacheConfig | None = None,
+        scheduler_config: SchedulerConfig | None = None,
+        num_threads: int = 0,
+        skip_tokenizer_init: bool = False,
+        progress: Callable[[str, int, int], None] | None = None,
+    ) -> None:
+        build = _build_settings(build_config, dtype, quant_config, tensor_parallel_size)
+        self.engine_dir = _engine_directory(model, build, progress)
+        self._engine = open_engine(self.engine_dir)
+        self.tokenizer = None if skip_tokenizer_init else Tokenizer.from_directory(self.engine_dir)
+        config = _executor_config(
+            kv_cache_config or KvCacheConfig(), scheduler_config or SchedulerConfig(), num_threads
+        )
+        self._executor = _core.Executor(str(self.engine_dir), config)
+        self._dispatcher = Dispatcher(self._executor)
+        # Runs when this object goes, at the latest when Python exits: the threads must end before the interpreter.
+        self._close = weakref.finalize(self, self._dispatcher.shutdown)
+
+    @property
+    def build_config(self) -> BuildConfig:
+        """What the engine was built with."""
+        return self._engine.manifest.build_config
+
+    @property
+    def max_seq_len(self) -> int:
+        """Prompt and output together, in tokens."""
+        return self._engine.manifest.limits.max_seq_len
+
+    def generate(
+        self,
+        inputs: PromptInput | Sequence[PromptInput],
+        sampling_params: SamplingParams | Sequence[SamplingParams] | None = None,
+        use_tqdm: bool = False,
+        cache_salt: str | None = None,
+    ) -> RequestOutput | list[RequestOutput]:
+        """Generate for one prompt (text, token ids or chat messages) or a list of them and wait for all.
+
+        One prompt gives one RequestOutput, a list gives a list in its order. ``sampling_params`` is one for all, or one
+        for each. ``use_tqdm`` shows a progress bar. Raises RequestError naming the prompt and field that cannot be
+        served; nothing is left running then.
+        """
+        prompts, batched = split_batch(inputs)
+        params = _params_of_each(sampling_params, len(prompts))
+        requests: list[RequestOutput] = []
+        try:
+            for index, (prompt, own) in enumerate(zip(prompts, params, strict=True)):
+                try:
+                    requests.append(self.generate_async(prompt, own, streaming=False, cache_salt=cache_salt))
+                except RequestError as error:
+                    if not batched:
+                        raise
+                    raise RequestError(f"inputs[{index}]: {error}") from error
+            for request in _with_progress(requests) if use_tqdm else requests:
+                request.result()
+        finally:
+            for request in requests:
+                request.abort()
+        return requests if batched else requests[0]
+
+    def generate_async(
+        self,
+        inputs: PromptInput,
+        sampling_params: SamplingParams | None = None,
+        streaming: bool = True,
+        cache_salt: str | None = None,
+    ) -> RequestOutput:
+        """Start one request and return at once: iterate it (``async for`` or ``for``), await it, or call ``result()``.
+
+        With ``streaming`` every step of the iteration brings what is new; without, there is one step, the last. Prompts
+        share cached prefixes only under the same ``cache_salt``. Raises RequestError.
+        """
+        params = sampling_params or SamplingParams()
+        text, token_ids = encode_prompt(inputs, self.tokenizer, params)
+        return self._start(text, token_ids, params, streaming, cache_salt)
+
+    def chat(
+        self,
+        messages: Sequence[Message] | Sequence[Sequence[Message]],
+        sampling_params: SamplingParams | Sequence[SamplingParams] | None = None,
+        use_tqdm: bool = False,
+        add_generation_prompt: bool = True,
+        chat_template_kwargs: dict[str, Any] | None = None,
+    ) -> RequestOutput | list[RequestOutput]:
+        """``generate`` for one conversation or a list of them. ``chat_template_kwargs`` are names for the template."""
+        if self.tokenizer is None:
+            raise RequestError("messages: chat needs the tokenizer, which was left out (skip_tokenizer_init)")
+        conversations, batched = split_batch(messages)
+        extra = chat_template_kwargs or {}
+        prompts: list[PromptInput] = [
+            self.tokenizer.encode_chat(conversation, add_generation_prompt, **extra)  # type: ignore[arg-type]
+            for conversation in conversations
+        ]
+        return self.generate(prompts if batched else prompts[0], sampling_params, use_tqdm)
+
+    def abort(self, request: RequestOutput | int) -> None:
+        """Stop a request, given as such or by its request_id. Finished and unknown ones are left alone."""
+        if isinstance(request, RequestOutput):
+            request.abort()
+        else:
+            self._dispatcher.abort(request)
+
+    def get_stats(self) -> list[dict[str, Any]]:
+        """One entry for each executor iteration since the last call; names follow TensorRT-LLM's."""
+        return [iteration_stats(stats) for stats in self._executor.get_latest_iteration_stats()]
+
+    def save(self, engine_dir: str | Path) -> None:
+        """Copy the engine to ``engine_dir``, which must not exist or be empty. Raises EngineError."""
+        target = Path(engine_dir).expanduser()
+        if target.exists() and (not target.is_dir() or any(target.iterdir())):
+            raise EngineError(f"{target} exists; save to a new directory")
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{target.name}-") as draft:
+                copy = Path(draft) / "engine"
+                shutil.copytree(self.engine_dir, copy)
+                copy.replace(target)
+        except OSError as error:
+            raise EngineError(f"{target} cannot be written: {error.strerror or error}") from error
+
+    def shutdown(self) -> None:
+        """Cancel what is running and free the engine. May be called again."""
+        self._close()
+
+    def __enter__(self) -> LLM:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.shutdown()
+
+    def _start(
+        self, text: str | None, token_ids: list[int], params: SamplingParams, streaming: bool, cache_salt: str | None
+    ) -> RequestOutput:
+        request = make_request(
+            token_ids,
+            params,
+            self.tokenizer,
+            end_ids=self._engine.manifest.generation.eos_token_ids,
+            streaming=streaming,
+            cache_salt=cache_salt,
+        )
+        if params.stop_strings and self.tokenizer is None:
+            raise RequestError("stop: text needs the tokenizer, which was left out; use stop_token_ids")
+        request_id, queue = self._dispatcher.submit(request, ResponseDecoder(params, self.tokenizer))
+        return RequestOutput(request_id, text, token_ids, params.n, streaming, queue, self._dispatcher.abort)
+
+
+def _build_settings(
+    config: BuildConfig | None, dtype: str, quant: QuantConfig | None, tp_size: int
+) -> BuildConfig | None:
+    """The settings to build with; None when none was given."""
+    changes: dict[str, Any] = {}
+    if dtype != "auto":
+        changes["dtype"] = dtype
+    if quant is not None:
+        changes["quant"] = quant
+    if tp_size != 1:
+        changes["mapping"] = Mapping(tp_size=tp_size)
+    if not changes:
+        return config
+    return BuildConfig(**{**(dict(config) if config is not None else {}), **changes})
+
+
+def _engine_directory(
+    model: str | Path, build: BuildConfig | None, progress: Callable[[str, int, int], None] | None
+) -> Path:
+    if not is_engine(model):
+        return cached_engine(model, build or BuildConfig(), progress)
+    if build is not None:
+        raise ConfigError(
+            f"{model} is a built engine, whose dtype, quantization and limits are fixed; leave out the build settings, "
+            "or pass the checkpoint to build another"
+        )
+    return Path(model).expanduser()
+
+
+def _executor_config(kv_cache: KvCacheConfig, scheduler: SchedulerConfig, num_threads: int) -> _core.ExecutorConfig:
+    if num_threads < 0:
+        raise ConfigError(f"num_threads: got {num_threads}, expected 0 (every usable core) or more")
+    return _core.ExecutorConfig(
+        scheduler_config=_core.SchedulerConfig(
+            policy=getattr(_core.CapacitySchedulerPolicy, scheduler.capacity_scheduler_policy),
+            enable_chunked_prefill=scheduler.enable_chunked_prefill,
+            max_batch_size=scheduler.max_batch_size,
+            max_num_tokens=scheduler.max_num_tokens,
+        ),
+        kv_cache_config=_core.KvCacheConfig(**dict(kv_cache)),
+        num_threads=num_threads,
+    )
+
+
+def _params_of_each(params: SamplingParams | Sequence[SamplingParams] | None, count: int) -> list[SamplingParams]:
+    if params is None or isinstance(params, SamplingParams):
+        return [params or SamplingParams()] * count
+    if len(params) != count:
+        raise RequestError(
+            f"sampling_params: got {len(params)} for {count} prompts, expected one for all or one for each"
+        )
+    return list(params)
+
+
+def _with_progress(requests: list[RequestOutput]) -> Iterable[RequestOutput]:
+    from rich.progress import track
+
+    return track(requests, description="Processed requests")
