@@ -8,7 +8,7 @@ import onnx_ir as ir
 
 from trtc.graph.ops import DOMAIN
 from trtc.passes.base import RewritePass
-from trtc.passes.rewriting import float_attribute, insert_before, is_op, joint_name, producer, remove_dead
+from trtc.passes.rewriting import float_attribute, insert_before, is_op, producer, remove_dead, unique_name
 
 _FUSED = {"RMSNormalization": "AddRMSNormalization", "LayerNormalization": "AddLayerNormalization"}
 _OPERANDS = {"RMSNormalization": 2, "LayerNormalization": 3}  # x, scale, (bias)
@@ -49,14 +49,13 @@ class FuseAddNormPass(RewritePass[AddNormMatch]):
         return None
 
     def rewrite(self, graph: ir.Graph, match: AddNormMatch) -> None:
-        name = joint_name(graph, [match.norm.name], f"{(match.norm.name or 'norm').rsplit('.', 1)[-1]}.add")
         fused = insert_before(
             match.add,
             _FUSED[match.norm.op_type],
             [*match.add.inputs, *match.norm.inputs[1:]],
             {"epsilon": float_attribute(match.norm, "epsilon", _EPSILON)},
             domain=DOMAIN,
-            name=name,
+            name=unique_name(graph, f"{match.norm.name}.add"),
         )
         normalized, total = fused.outputs
         match.norm.outputs[0].replace_all_uses_with(normalized)

@@ -4,13 +4,21 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numpy as np
 import onnx_ir as ir
 
 from trtc.graph.ops import DOMAIN
 from trtc.passes.base import RewritePass
-from trtc.passes.lazy_weights import add_weight, concat_rows
-from trtc.passes.rewriting import add_constant, bias_of, insert_before, is_op, joint_name, linear_problem, remove_dead
+from trtc.passes.lazy_weights import add_weight, concat_rows, weight_of
+from trtc.passes.rewriting import (
+    bias_of,
+    insert_before,
+    is_op,
+    joint_name,
+    linear_problem,
+    remove_dead,
+    sizes,
+    unique_name,
+)
 
 # What may stand between a projection and the attention: each works on every head alone.
 _PER_HEAD = {("", "Reshape"), ("", "RMSNormalization"), ("", "LayerNormalization"), (DOMAIN, "RotaryEmbedding")}
@@ -60,13 +68,13 @@ class FuseQkvPass(RewritePass[QkvMatch]):
         if biases[0] is not None:
             inputs.append(add_weight(graph, concat_rows(biases), f"{name}.bias"))
         joined = insert_before(first, "Gemm", inputs, {"transB": 1}, name=name)
-        sizes = np.array([weight.shape[0] for weight in weights if weight is not None and weight.shape], np.int64)
+        rows = [weight_of(weight).shape[0] for weight in weights]
         split = insert_before(
             first,
             "Split",
-            [joined.outputs[0], add_constant(graph, sizes, f"{name}.sizes")],
+            [joined.outputs[0], sizes(graph, *rows)],
             {"axis": 1},
-            name=joint_name(graph, [name], f"{name}.split"),
+            name=unique_name(graph, f"{name}.split"),
         )
         for gemm, part in zip(gemms, split.outputs, strict=True):
             gemm.outputs[0].replace_all_uses_with(part)

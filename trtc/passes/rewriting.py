@@ -112,11 +112,15 @@ def insert_before(
     return node
 
 
-def add_constant(graph: ir.Graph, array: np.ndarray[Any, Any], wanted: str) -> ir.Value:
-    """A new small initializer."""
-    tensor = ir.Tensor(array, name=unique_name(graph, wanted))
+def sizes(graph: ir.Graph, *values: int) -> ir.Value:
+    """An int64 vector, the sizes of a Split; the one the graph has already, as the builder names it, if it has one."""
+    wanted = "ints." + "_".join(map(str, values))
+    known = graph.initializers.get(wanted)
+    if known is not None:
+        return known
+    tensor = ir.Tensor(np.array(values, np.int64), name=wanted)
     value = ir.Value(
-        name=tensor.name, shape=ir.Shape(array.shape), type=ir.TensorType(tensor.dtype), const_value=tensor
+        name=tensor.name, shape=ir.Shape([len(values)]), type=ir.TensorType(tensor.dtype), const_value=tensor
     )
     graph.register_initializer(value)
     return value

@@ -53,5 +53,5 @@ class Unreadable:
 def test_unwritable_place_is_one_clear_error(sketch, tmp_path):
     wide_linear(sketch)
     (tmp_path / "file").write_text("in the way")
-    with pytest.raises(BuildError, match="cannot write the graph to .*recipe.onnx"):
+    with pytest.raises(BuildError, match="cannot write the graph to "):
         save_graph(sketch.model, tmp_path / "file" / "recipe.onnx")

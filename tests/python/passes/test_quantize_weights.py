@@ -1,0 +1,129 @@
+import math
+
+import numpy as np
+import pytest
+
+from trtc.config import QuantConfig
+from trtc.passes.base import PreconditionError
+from trtc.passes.quantize_weights import QuantizeWeightsPass
+from trtc.quantize.groupwise import QUANTIZED_META
+
+VOCAB, HIDDEN, WIDE = 40, 72, 24  # 72 is two groups of 32 and a short one of 8
+WEIGHT_ONLY = ["w8a16", "w4a16"]
+EVERY = [*WEIGHT_ONLY, "w8a8", "w4a8"]
+
+
+def quantize(algo):
+    return QuantizeWeightsPass(QuantConfig(quant_algo=algo, group_size=32))
+
+
+def language_model(sketch, *, tied):
+    """Embedding, two linears over one input, logits with a soft cap."""
+    ids = sketch.ids("input_ids", VOCAB)
+    table = sketch.weight("embed.weight", VOCAB, HIDDEN)
+    x = sketch.op("Gather", table, ids, name="embed", axis=0)
+    a, b = sketch.linear(x, WIDE, "a", bias=True), sketch.linear(x, WIDE, "b")
+    y = sketch.linear(sketch.op("Mul", a, b, name="mul"), HIDDEN, "down")
+    y = sketch.op("RMSNormalization", y, sketch.weight("norm.weight", HIDDEN), name="norm", epsilon=1e-6)
+    head = table if tied else sketch.weight("head.weight", VOCAB, HIDDEN)
+    logits = sketch.op("Gemm", y, head, name="head", transB=1)
+    capped = sketch.op("Tanh", logits, name="logits")
+    return sketch.finish(capped)
+
+
+def integer_types(sketch):
+    return {name: value.dtype.name for name, value in sketch.graph.initializers.items() if name.endswith(".q")}
+
+
+@pytest.mark.parametrize("algo", EVERY)
+@pytest.mark.parametrize("tied", [True, False])
+def test_vocabulary_matrices_keep_eight_bits(sketch, algo, tied):
+    language_model(sketch, tied=tied)
+    quantize(algo)(sketch.model)
+    inner = "INT4" if algo.startswith("w4") else "INT8"
+    assert integer_types(sketch) == {
+        "a.weight.q": inner,
+        "b.weight.q": inner,
+        "down.weight.q": inner,
+        "embed.weight.q": "INT8",
+        **({} if tied else {"head.weight.q": "INT8"}),
+    }
+
+
+@pytest.mark.parametrize("algo", WEIGHT_ONLY)
+def test_outputs_equal_those_of_the_rounded_weights(sketch, algo):
+    """Quantizing the graph computes exactly what float weights of the same rounded values compute."""
+    language_model(sketch, tied=True)
+    original = dict(sketch.graph.initializers)
+    quantize(algo)(sketch.model)
+    got = sketch.run()["logits"]
+    rounded = {}
+    for name in [name.removesuffix(".q") for name in sketch.graph.initializers if name.endswith(".q")]:
+        q, scale = sketch.graph.initializers[f"{name}.q"].meta[QUANTIZED_META].read()
+        rounded[name] = q * np.repeat(scale.astype(np.float32), 32, axis=1)[:, : q.shape[1]]
+        error = np.abs(rounded[name] - original[name].const_value.numpy())
+        assert error.max() <= 0.6 * scale.astype(np.float32).max() + 1e-6
+    x = rounded["embed.weight"][sketch.arrays["input_ids"]]
+    a = x @ rounded["a.weight"].T + original["a.bias"].const_value.numpy()
+    y = (a * (x @ rounded["b.weight"].T)) @ rounded["down.weight"].T
+    y = y / np.sqrt(np.mean(y * y, axis=-1, keepdims=True) + np.float32(1e-6))
+    want = np.tanh((y * original["norm.weight"].const_value.numpy()) @ rounded["embed.weight"].T)
+    np.testing.assert_allclose(got, want, rtol=0, atol=1e-5)
+
+
+def test_tied_matrix_is_quantized_once_and_feeds_both_readers(sketch):
+    language_model(sketch, tied=True)
+    quantize("w4a16")(sketch.model)
+    gather = next(node for node in sketch.graph if node.op_type == "Gather")
+    head = next(node for node in sketch.graph if node.name == "head")
+    assert gather.inputs[0] is head.inputs[1]
+    assert gather.inputs[0].producer().op_type == "DequantizeLinear"
+
+
+def test_scales_are_float16_and_the_last_group_may_be_short(sketch):
+    language_model(sketch, tied=True)
+    quantize("w8a16")(sketch.model)
+    scale = sketch.graph.initializers["embed.weight.scale"]
+    assert (scale.dtype.name, tuple(scale.shape)) == ("FLOAT16", (VOCAB, math.ceil(HIDDEN / 32)))
+    assert scale.const_value.numpy().dtype == np.float16
+
+
+@pytest.mark.parametrize("algo", ["w8a8", "w4a8"])
+def test_int8_activations_are_quantized_once_per_input(sketch, algo):
+    language_model(sketch, tied=True)
+    quantize(algo)(sketch.model)
+    assert sketch.op_types().count("QuantizeActivation") == 3  # x of a and b, of down, of the head
+    a, b = (next(node for node in sketch.graph if node.name == name) for name in "ab")
+    assert a.inputs[0] is b.inputs[0]
+    gather = next(node for node in sketch.graph if node.op_type == "Gather")
+    assert [use.node.op_type for use in gather.outputs[0].uses()] == ["QuantizeActivation"]
+
+
+@pytest.mark.parametrize("algo", WEIGHT_ONLY)
+def test_weight_only_algorithms_leave_activations_alone(sketch, algo):
+    language_model(sketch, tied=False)
+    quantize(algo)(sketch.model)
+    assert "QuantizeActivation" not in sketch.op_types()
+
+
+def test_norm_scales_biases_and_learned_positions_stay_float(sketch):
+    positions = sketch.ids("position_ids", 9)
+    x = sketch.op("Gather", sketch.weight("positions.weight", 9, HIDDEN), positions, name="embed", axis=0)
+    logits = sketch.linear(x, VOCAB, "logits", bias=True)
+    sketch.finish(logits)
+    quantize("w8a16")(sketch.model)
+    kept = {name for name, value in sketch.graph.initializers.items() if value.dtype.name == "FLOAT"}
+    assert kept == {"positions.weight", "logits.bias"}
+
+
+def test_second_run_is_refused(sketch):
+    language_model(sketch, tied=True)
+    quantize("w8a16")(sketch.model)
+    with pytest.raises(PreconditionError, match="holds quantized weights already"):
+        quantize("w8a16")(sketch.model)
+
+
+def test_algorithm_none_is_refused(sketch):
+    language_model(sketch, tied=True)
+    with pytest.raises(PreconditionError, match="algorithm is none"):
+        quantize("none")(sketch.model)
