@@ -5,7 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from trtc.checkpoint.checkpoint import Checkpoint
+from trtc.checkpoint.gguf_reader import open_gguf
 from trtc.checkpoint.hf_directory import open_hf_directory
+from trtc.checkpoint.hub import download, is_hub_id
 from trtc.checkpoint.tensor_handle import Progress, TensorHandle
 from trtc.errors import CheckpointError
 
@@ -18,6 +20,21 @@ def open_checkpoint(model: str | Path, *, progress: Progress | None = None) -> C
     Raises CheckpointError in one sentence when it is none of these, is damaged, or cannot be downloaded.
     """
     path = Path(model).expanduser()
-    if path.is_dir():
-        return open_hf_directory(path)
-    raise CheckpointError(f"{model} is neither a directory, a .gguf file nor a hub id")
+    if path.is_file():
+        return open_gguf(path)
+    if not path.exists() and is_hub_id(str(model)):
+        path = download(str(model), progress)
+    if not path.is_dir():
+        raise CheckpointError(
+            f"{model} does not exist; expected a Hugging Face model directory, a .gguf file or a hub id like org/name"
+        )
+    return _open_directory(path)
+
+
+def _open_directory(directory: Path) -> Checkpoint:
+    files = sorted(directory.glob("*.gguf"))
+    if not files or (directory / "config.json").is_file():
+        return open_hf_directory(directory)
+    if len(files) > 1:
+        raise CheckpointError(f"{directory} holds {len(files)} .gguf files; name one of them, such as {files[0]}")
+    return open_gguf(files[0])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -35,6 +36,45 @@ class TensorHandle(Protocol):
     def read_rows(self, start: int, stop: int) -> Array:
         """Rows ``start`` to ``stop`` of the first dimension, touching only those in the file."""
         ...
+
+
+@dataclass(frozen=True)
+class WrappedTensor:
+    """Base of handles that change what another handle reads."""
+
+    base: TensorHandle
+
+    @property
+    def name(self) -> str:
+        return self.base.name
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.base.shape
+
+    @property
+    def dtype(self) -> str:
+        return self.base.dtype
+
+    @property
+    def storage(self) -> str:
+        return self.base.storage
+
+
+@dataclass(frozen=True)
+class Transposed(WrappedTensor):
+    """A matrix whose file stores it the other way round."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.base.shape[::-1]
+
+    def read(self) -> Array:
+        return self.base.read().T
+
+    def read_rows(self, start: int, stop: int) -> Array:
+        check_rows(self.name, self.shape, start, stop)
+        return self.base.read()[:, start:stop].T
 
 
 def check_rows(name: str, shape: tuple[int, ...], start: int, stop: int) -> None:

@@ -9,7 +9,7 @@ from typing import Literal, overload
 
 import numpy as np
 
-from trtc.checkpoint.tensor_handle import Array, TensorHandle, check_rows, first_not_finite
+from trtc.checkpoint.tensor_handle import Array, TensorHandle, Transposed, check_rows, first_not_finite
 from trtc.errors import CheckpointError
 
 _FLOATS = {"float32": "float32", "float16": "float32", "float64": "float32", "bfloat16": "bfloat16"}
@@ -107,6 +107,8 @@ class WeightMap:
                 "(F32, F16 or BF16); use the unquantized checkpoint"
             )
         self._used.add(name)
+        if transpose and isinstance(handle, Transposed):
+            handle, transpose = handle.base, False
         return Weight(name, tuple(shape), dtype, handle, self.recipe, transpose)
 
     def ignore(self, pattern: str) -> None:
