@@ -223,8 +223,8 @@ def binary(low: Lowering, node: ir.Node) -> None:
         row = low.row_weight(node, b)
         if (row.n, row.k) != (1, x.cols):
             raise refused(node, f"a constant [{row.n}, {row.k}] beside rows of {x.cols}", "make it one full row")
-        operands = {"a": x, "b": low.program.weight(row, every_row=True), "y": low.output_over(node, (a,))}
-        low.program.call(op, x.rows, node, operands)
+        one_row = low.program.weight(row, every_row=True)
+        low.program.call(op, x.rows, node, {"a": x, "b": one_row, "y": low.output_over(node, (a,))})
         return
     other = low.view(node, b)
     if (other.rows, other.cols) != (x.rows, x.cols):

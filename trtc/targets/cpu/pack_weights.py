@@ -57,13 +57,13 @@ def write_weights(
     Holds one packed weight and one chunk of source rows at a time. Raises CheckpointError when a source tensor is
     not finite and OSError when the file cannot take the bytes.
     """
-    buffer = np.empty(max((entry.bytes for entry in entries), default=0), np.uint8)
+    buffer = np.empty(max((entry.size for entry in entries), default=0), np.uint8)
     finished = []
     for done, (spec, entry) in enumerate(zip(specs, entries, strict=True)):
-        blob = buffer[: entry.bytes]
+        blob = buffer[: entry.size]
         _fill(spec, blob)
-        _write_all(descriptor, memoryview(blob), entry.offset)
-        finished.append(replace(entry, sha256=hashlib.sha256(blob).digest()))
+        _write_all(descriptor, blob.data, entry.offset)
+        finished.append(replace(entry, sha256=hashlib.sha256(blob.data).digest()))
         if progress is not None:
             progress(spec.name, done + 1, len(specs))
     return finished

@@ -61,7 +61,7 @@ def quantized_matrix(node: ir.Node) -> WeightSpec:
     bits = {ir.DataType.INT8: 8, ir.DataType.INT4: 4}.get(values.dtype or ir.DataType.UNDEFINED)
     if bits is None or node.attributes["axis"].as_int() != 1 or scales.dtype != ir.DataType.FLOAT16:
         raise BuildError(
-            f"DequantizeLinear {node.name}: the CPU target needs int8 or int4 weights with float16 scales along axis 1; "
+            f"DequantizeLinear {node.name}: the CPU target needs int8 or int4 with float16 scales along axis 1; "
             f"got {values.dtype} with {scales.dtype} scales"
         )
     format = WeightFormat.PACKED_I8 if bits == 8 else WeightFormat.PACKED_I4
