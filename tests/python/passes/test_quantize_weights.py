@@ -99,6 +99,23 @@ def test_int8_activations_are_quantized_once_per_input(sketch, algo):
     assert [use.node.op_type for use in gather.outputs[0].uses()] == ["QuantizeActivation"]
 
 
+@pytest.mark.parametrize("algo", ["w8a8", "w4a8"])
+def test_int8_activations_move_a_product_by_their_rounding_at_most(sketch, algo):
+    """|x - x'| is at most half a step of max|group| / 127, so |y - y'| is at most its sum against |W|."""
+    x = sketch.input("x", HIDDEN)
+    inner = sketch.linear(x, WIDE, "a")
+    sketch.finish(sketch.linear(inner, VOCAB, "logits"), inner)
+    quantize(algo)(sketch.model)
+    q, scale = sketch.graph.initializers["a.weight.q"].meta[QUANTIZED_META].read()
+    weight = q * np.repeat(scale.astype(np.float64), 32, axis=1)[:, :HIDDEN]
+    rows = sketch.arrays["x"].astype(np.float64)
+    largest = np.stack([np.abs(rows[:, i : i + 32]).max(axis=1) for i in range(0, HIDDEN, 32)], axis=1)
+    half_step = np.repeat(largest / 127 / 2, 32, axis=1)[:, :HIDDEN]
+    difference = np.abs(sketch.run()["a"] - rows @ weight.T)
+    assert (difference <= half_step @ np.abs(weight).T * (1 + 1e-4)).all()
+    assert difference.max() > 0
+
+
 @pytest.mark.parametrize("algo", WEIGHT_ONLY)
 def test_weight_only_algorithms_leave_activations_alone(sketch, algo):
     language_model(sketch, tied=False)
