@@ -53,6 +53,9 @@ def _mistral(fields: Fields, model_type: str) -> ModelConfig:
 
 
 def _phi3(fields: Fields, model_type: str) -> ModelConfig:
+    for name in ("full_attn_mod", "interpolate_factor"):  # Phi-4-mini writes them; only 1 is what transformers computes
+        if fields.get(name, 1) != 1:
+            raise fields.wrong(name, fields.get(name), "1")
     return _rms_model(
         fields, model_type, window_all=fields.get("sliding_window"), partial_rotary=True, original_max_position=4096
     )
@@ -150,7 +153,8 @@ def _rms_model(
     layers, kv_heads = fields.size("num_hidden_layers"), fields.size("num_key_value_heads", heads)
     if heads % kv_heads:
         raise fields.wrong("num_key_value_heads", kv_heads, f"a divisor of num_attention_heads {heads}")
-    head_dim = fields.size("head_dim", head_dim or _head_dim(fields, hidden, heads))
+    default_head_dim = head_dim or (_head_dim(fields, hidden, heads) if fields.get("head_dim") is None else 0)
+    head_dim = fields.size("head_dim", default_head_dim)
     types = _checked_layer_types(fields, layer_types or [SLIDING if window_all else FULL] * layers, layers)
     ropes = _ropes(fields, head_dim, partial_rotary, original_max_position, rope_per_layer_type)
     window = fields.size("sliding_window") if SLIDING in types else None

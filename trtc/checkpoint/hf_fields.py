@@ -19,7 +19,7 @@ _NEUTRAL_NAMES = """
     bad_words_ids num_return_sequences sep_token_id decoder_start_token_id forced_bos_token_id forced_eos_token_id
     exponential_decay_length_penalty suppress_tokens begin_suppress_tokens prefix n_ctx reorder_and_upcast_attn
     attention_dropout attn_pdrop resid_pdrop embd_pdrop hidden_dropout attn_dropout gradient_checkpointing
-    transformers.js_config
+    transformers.js_config is_llama_config
 """
 NEUTRAL = frozenset(_NEUTRAL_NAMES.split())
 NEUTRAL_PATTERN = re.compile(r"_.*|summary_.*|unsloth_.*")
