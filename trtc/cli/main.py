@@ -1,0 +1,58 @@
+"""The ``trtc`` command. Heavy imports happen inside the commands, so that ``trtc --help`` answers at once."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from types import FrameType
+from typing import Annotated
+
+import typer
+
+import trtc
+from trtc.cli.build_command import build
+from trtc.cli.inspect_command import inspect
+from trtc.cli.run_command import run
+
+app = typer.Typer(
+    name="trtc",
+    help="Compile language models to engines and run them.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command()(build)
+app.command()(run)
+app.command()(inspect)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(f"trtc {trtc.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", help="Show the version and exit.", callback=_print_version, is_eager=True)
+    ] = False,
+) -> None:
+    """Compile language models to engines and run them.
+
+    Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted.
+    """
+
+
+def _terminate(_signal: int, _frame: FrameType | None) -> None:
+    sys.exit(128 + signal.SIGTERM)
+
+
+def main() -> None:
+    """Entry point. SIGTERM unwinds like Ctrl-C, so that a build stopped by either leaves nothing behind."""
+    signal.signal(signal.SIGTERM, _terminate)
+    try:
+        app()
+    except KeyboardInterrupt:  # outside a command, for example while modules are being imported
+        sys.exit(128 + signal.SIGINT)
