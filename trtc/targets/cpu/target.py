@@ -22,7 +22,6 @@ from trtc.targets.cpu.lowering import LoweringOptions
 from trtc.targets.cpu.pack_weights import layout_weights, write_weights
 from trtc.targets.cpu.program import Program
 
-_DEFAULT_MAX_SEQ_LEN = 8192
 _PROMPT_LOGIT_ROWS = 128  # rows of logits per step when every prompt token's are wanted
 _LOGITS_BUDGET = 64 << 20  # bytes; bounds the rows above for large vocabularies
 _ELEMENT_BYTES = {KvDtype.F32: 4, KvDtype.BF16: 2}
@@ -42,7 +41,7 @@ class CpuTarget:
         progress: Progress | None = None,
     ) -> Artifact:
         """Lower the graph, then stream its weights and write the plan. Raises BuildError, CheckpointError, OSError."""
-        max_seq_len = config.max_seq_len or min(_DEFAULT_MAX_SEQ_LEN, model_config.max_position_embeddings)
+        max_seq_len = config.max_seq_len or model_config.max_position_embeddings
         program = lower_graph(model, _options(config, max_seq_len))
         max_logit_rows = _max_logit_rows(config, model_config.vocab_size)
         max_rows = {Rows.TOKENS: config.max_num_tokens, Rows.LOGIT_ROWS: max_logit_rows}
