@@ -6,6 +6,7 @@
 #include <thread>
 #include <utility>
 
+#include "backend/cpu_backend.h"
 #include "backend/model_backend.h"
 #include "executor/limits.h"
 #include "executor/response_box.h"
@@ -13,10 +14,6 @@
 #include "executor/validate_request.h"
 #include "kv_cache/capacity.h"
 #include "trtc/errors.h"
-
-namespace trtc {
-std::unique_ptr<ModelBackend> load_cpu_engine(const std::string& engine_dir, int num_threads);  // backend/cpu_backend.h
-}
 
 namespace trtc::executor {
 
