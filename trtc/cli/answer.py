@@ -46,9 +46,9 @@ class Answer:
 
 
 def answer(llm: LLM, prompt: PromptInput, params: SamplingParams, show: Callable[[str], None] | None) -> Answer:
-    """Generate for ``prompt``, giving text to ``show`` as it comes. ``max_tokens`` is cut to what still fits the engine.
+    """Generate for ``prompt``, giving text to ``show`` as it comes.
 
-    Raises RequestError when the prompt does not fit.
+    ``max_tokens`` is cut to what still fits the engine. Raises RequestError when the prompt does not fit.
     """
     from trtc.runtime.inputs import encode_prompt
 

@@ -39,8 +39,8 @@ def build(
         typer.Option(help="Bits of weights (w) and activations (a).", rich_help_panel=_PRECISION),
     ] = "none",
     group_size: Annotated[
-        int, typer.Option(help="Input channels that share a scale: 32, 64 or 128.", rich_help_panel=_PRECISION)
-    ] = 32,
+        Literal["32", "64", "128"], typer.Option(help="Input channels that share a scale.", rich_help_panel=_PRECISION)
+    ] = "32",
     max_batch_size: Annotated[int, typer.Option(min=1, help="Sequences in one step.", rich_help_panel=_LIMITS)] = 16,
     max_num_tokens: Annotated[int, typer.Option(min=1, help="Tokens in one step.", rich_help_panel=_LIMITS)] = 512,
     max_seq_len: Annotated[
@@ -52,8 +52,8 @@ def build(
         ),
     ] = None,
     tokens_per_block: Annotated[
-        int, typer.Option(help="Size of a KV cache block: 16, 32, 64 or 128.", rich_help_panel=_LIMITS)
-    ] = 32,
+        Literal["16", "32", "64", "128"], typer.Option(help="Size of a KV cache block.", rich_help_panel=_LIMITS)
+    ] = "32",
     dump_graph: Annotated[
         list[str] | None,
         typer.Option(
@@ -86,11 +86,11 @@ def build(
             "mapping": {"tp_size": tp_size},
             "dtype": dtype,
             "kv_cache_dtype": kv_cache_dtype,
-            "quant": {"quant_algo": quant, "group_size": group_size},
+            "quant": {"quant_algo": quant, "group_size": int(group_size)},
             "max_batch_size": max_batch_size,
             "max_num_tokens": max_num_tokens,
             "max_seq_len": max_seq_len,
-            "tokens_per_block": tokens_per_block,
+            "tokens_per_block": int(tokens_per_block),
         }
     )
     report = _build(model, output, config, _dump_paths(output, dump_graph or [], dump_dir), quiet or as_json)
