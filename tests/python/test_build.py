@@ -226,7 +226,7 @@ def build_in_child(model, output, moment="never", size_limit=0):
         capture_output=True,
         text=True,
         cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])},
         timeout=300,
         check=False,
     )

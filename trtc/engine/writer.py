@@ -34,8 +34,6 @@ from trtc.errors import BuildError
 if TYPE_CHECKING:
     from trtc.targets.base import Artifact
 
-_LOCK_NAME = ".building"
-
 
 @dataclass
 class EngineDraft:
@@ -84,7 +82,7 @@ class EngineDraft:
             files=tuple(
                 FileEntry(name=path.name, bytes=path.stat().st_size, sha256=_sha256(path))
                 for path in sorted(self.directory.iterdir())
-                if path != artifact.path and path.name not in (_LOCK_NAME, MANIFEST_NAME)
+                if path != artifact.path and path.name != MANIFEST_NAME
             ),
         )
         manifest.save(self.directory)
@@ -102,25 +100,35 @@ def write_engine(output: str | Path) -> Iterator[EngineDraft]:
     target = Path(output).absolute()
     _check_output(target)
     _remove_abandoned(target)
-    directory: Path | None = None
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        directory = Path(tempfile.mkdtemp(prefix=_draft_prefix(target), dir=target.parent))
-        directory.chmod(0o755)
-        with (directory / _LOCK_NAME).open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        with _locked_draft(target) as directory:
             draft = EngineDraft(directory)
             yield draft
             assert draft.sealed, "the engine was not sealed"
-            (directory / _LOCK_NAME).unlink()
             _sync(directory)
             _put_in_place(directory, target)
     except OSError as error:
         reason = error.strerror or str(error)
         raise BuildError(f"cannot write the engine {target}: {reason}; nothing was left behind") from error
+
+
+@contextmanager
+def _locked_draft(target: Path) -> Iterator[Path]:
+    """A new directory beside ``target``, locked as long as this process lives; whatever has its name at the end goes.
+
+    The lock is on the directory itself: a build killed at any moment, even while it puts the engine in place, leaves a
+    draft that the next build can tell from one in the making.
+    """
+    directory = Path(tempfile.mkdtemp(prefix=_draft_prefix(target), dir=target.parent))
+    lock = os.open(directory, os.O_RDONLY)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        directory.chmod(0o755)
+        yield directory
     finally:
-        if directory is not None:
-            shutil.rmtree(directory, ignore_errors=True)
+        shutil.rmtree(directory, ignore_errors=True)
+        os.close(lock)
 
 
 def _draft_prefix(target: Path) -> str:
@@ -138,11 +146,16 @@ def _remove_abandoned(target: Path) -> None:
     """Drafts of builds that were killed: nobody holds their lock."""
     for draft in target.parent.glob(_glob_escape(_draft_prefix(target)) + "*"):
         try:
-            with (draft / _LOCK_NAME).open() as lock:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                shutil.rmtree(draft, ignore_errors=True)
+            lock = os.open(draft, os.O_RDONLY)
         except OSError:
             continue
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(draft, ignore_errors=True)
+        except OSError:
+            continue
+        finally:
+            os.close(lock)
 
 
 def _glob_escape(text: str) -> str:
