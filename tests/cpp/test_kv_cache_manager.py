@@ -38,7 +38,9 @@ class KvCacheManagerMachine(RuleBasedStateMachine):
         self.manager = KvCacheManager(BLOCKS, BLOCK, self.reuse)
         self.running: list[Running] = []
 
-    @rule(prompt=st.lists(st.integers(0, 1), min_size=1, max_size=9), more=st.integers(0, 6), salt=st.sampled_from("ab"))
+    @rule(
+        prompt=st.lists(st.integers(0, 1), min_size=1, max_size=9), more=st.integers(0, 6), salt=st.sampled_from("ab")
+    )
     def start(self, prompt: list[int], more: int, salt: str) -> None:
         total = blocks_for(len(prompt) + more)
         matched, unused = self.manager.match(prompt, salt)
