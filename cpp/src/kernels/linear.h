@@ -92,10 +92,17 @@ struct EmbeddingArgs {
   std::int64_t y_stride;
 };
 
-// Source weights, row-major [n, k], for packing. q comes with scales from quantize_groupwise.
-// float16 scales are passed as their bits.
+// Rounds w float32 [n, k] to q int8 [n, k] and float16 scales (as bits) [n, ceil(k / group)].
+//   8 bits: scale = float16(max|w| / 127), q = clip(round_half_even(w * (1 / scale)), -127, 127).
+//   4 bits: among scale = float16(max|w| / d) for d = 7, 7.25, 7.5, 7.75, 8, 8.25, 8.5, 9 the first with the least
+//     squared error of q * scale, q clipped to [-8, 7]. The error is summed in float32 in 16 lanes (element i in lane
+//     i % 16, ascending), then over lanes ascending, with no fused multiply-add.
+//   A group whose scale rounds to zero becomes all zero. threads 0: every core.
+// Throws BuildError when a scale overflows float16.
 void quantize_groupwise(const float* w, std::int64_t n, std::int64_t k, int bits, int group, std::int8_t* q,
                         std::uint16_t* scales, int threads);
+
+// Source weights, row-major [n, k], into a blob of packed_layout(...).total_bytes.
 void pack_f32(const float* w, std::int64_t n, std::int64_t k, std::byte* blob, int threads);
 void pack_bf16(const std::uint16_t* w, std::int64_t n, std::int64_t k, std::byte* blob, int threads);
 void pack_quantized(const std::int8_t* q, const std::uint16_t* scales, WeightFormat format, std::int64_t n,
