@@ -65,6 +65,7 @@ py::dict layout_dict(const std::string& format, std::int64_t n, std::int64_t k, 
   result["panels"] = layout.panels;
   result["k_padded"] = layout.k_padded;
   result["groups"] = layout.groups;
+  result["panel_bytes"] = layout.panel_bytes;
   result["data_offset"] = layout.data_offset;
   result["scales_offset"] = layout.scales_offset;
   result["sums_offset"] = layout.sums_offset;

@@ -34,7 +34,8 @@ enum class WeightFormat : std::uint32_t { kF32 = 0, kBf16 = 1, kI8 = 2, kI4 = 3 
 struct PackedLayout {
   std::int64_t panels;
   std::int64_t k_padded;
-  std::int64_t groups;  // 0 for float formats
+  std::int64_t groups;       // 0 for float formats
+  std::int64_t panel_bytes;  // data of one panel; its scales and sums are [groups][16] each
   std::size_t data_offset;
   std::size_t scales_offset;
   std::size_t sums_offset;

@@ -1,140 +1,190 @@
-// Packing of weights into the panel layout of linear.h. Zero-fills all padding.
+// Packs row-major weights into the panels of linear.h. Each packed word holds neighbouring k of one column: 1 float32,
+// 2 bfloat16, 4 int8 or 8 int4, so that every format is the same transposition of 32-bit words.
 #include <algorithm>
+#include <cstdint>
 #include <cstring>
 #include <string>
 
-#include "common/parallel_rows.h"
+#include "common/thread_team.h"
 #include "kernels/linear.h"
 #include "trtc/errors.h"
 
 namespace trtc::kernels {
 namespace {
 
-constexpr std::size_t kAlignment = 64;
+constexpr std::int64_t kMaxSide = std::int64_t{1} << 31;
+constexpr std::int64_t kMaxElements = std::int64_t{1} << 40;
 
 std::int64_t round_up(std::int64_t value, std::int64_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
 }
 
-std::size_t bits_per_value(WeightFormat format) {
+std::size_t align64(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
+
+bool is_quantized(WeightFormat format) { return format == WeightFormat::kI8 || format == WeightFormat::kI4; }
+
+// k per 32-bit word.
+std::int64_t word_elements(WeightFormat format) {
   switch (format) {
     case WeightFormat::kF32:
-      return 32;
+      return 1;
     case WeightFormat::kBf16:
-      return 16;
+      return 2;
     case WeightFormat::kI8:
-      return 8;
-    case WeightFormat::kI4:
       return 4;
+    case WeightFormat::kI4:
+      return 8;
   }
-  throw BuildError("weight format " + std::to_string(static_cast<std::uint32_t>(format)) + " is unknown");
+  throw BuildError("unknown weight format " + std::to_string(static_cast<std::uint32_t>(format)));
+}
+
+std::uint32_t load_word(const void* bytes) {
+  std::uint32_t word;
+  std::memcpy(&word, bytes, sizeof word);
+  return word;
+}
+
+struct F32Words {
+  const float* w;
+  std::uint32_t operator()(std::int64_t element, std::int64_t) const { return load_word(w + element); }
+};
+
+struct Bf16Words {
+  const std::uint16_t* w;
+  std::uint32_t operator()(std::int64_t element, std::int64_t left) const {
+    return left >= 2 ? load_word(w + element) : w[element];
+  }
+};
+
+std::uint32_t load_bytes(const std::int8_t* q, std::int64_t count) {
+  if (count >= 4) return load_word(q);
+  std::uint32_t word = 0;
+  if (count > 0) std::memcpy(&word, q, static_cast<std::size_t>(count));
+  return word;
+}
+
+struct I8Words {
+  const std::int8_t* q;
+  std::uint32_t operator()(std::int64_t element, std::int64_t left) const { return load_bytes(q + element, left); }
+};
+
+constexpr std::uint32_t kZeroNibbles = 0x88888888u;  // q = 0 stored as q + 8
+
+struct I4Words {
+  const std::int8_t* q;
+  std::uint32_t operator()(std::int64_t element, std::int64_t left) const {
+    const std::uint32_t low = load_bytes(q + element, left);
+    const std::uint32_t high = left > 4 ? load_bytes(q + element + 4, left - 4) : 0;
+    return ((low & 0x0f0f0f0fu) | ((high & 0x0f0f0f0fu) << 4)) ^ kZeroNibbles;
+  }
+};
+
+// words(element, left): the word that begins at an element of the source and has `left` more elements in its row.
+template <class Words>
+void pack_panel(const Words& words, WeightFormat format, const PackedLayout& layout, std::int64_t n, std::int64_t k,
+                std::int64_t panel, std::byte* blob) {
+  const std::int64_t step = word_elements(format);
+  const std::int64_t panel_words = layout.k_padded / step;
+  const std::uint32_t zero = format == WeightFormat::kI4 ? kZeroNibbles : 0u;
+  auto* out = reinterpret_cast<std::uint32_t*>(blob + layout.data_offset) + panel * panel_words * kPanelCols;
+  constexpr std::int64_t kTile = 16;  // words of a row at a time: whole cache lines of source and destination
+  for (std::int64_t first = 0; first < panel_words; first += kTile) {
+    const std::int64_t last = std::min(first + kTile, panel_words);
+    for (std::int64_t column = 0; column < kPanelCols; ++column) {
+      const std::int64_t row = panel * kPanelCols + column;
+      for (std::int64_t word = first; word < last; ++word) {
+        const std::int64_t left = row < n ? k - word * step : 0;
+        out[word * kPanelCols + column] = left > 0 ? words(row * k + word * step, left) : zero;
+      }
+    }
+  }
+}
+
+template <class Words>
+void pack(const Words& words, WeightFormat format, std::int64_t n, std::int64_t k, int group, std::byte* blob,
+          int threads) {
+  const PackedLayout layout = packed_layout(format, n, k, group);
+  ThreadTeam team(threads);
+  team.run([&](Slice slice) {
+    const Slice::Range panels = slice.of(layout.panels);
+    for (std::int64_t panel = panels.begin; panel < panels.end; ++panel) {
+      pack_panel(words, format, layout, n, k, panel, blob);
+    }
+  });
+}
+
+// Scales [panels][groups][16], for kI8 also column sums, and zeros between the parts.
+void pack_scales(const std::int8_t* q, const std::uint16_t* scales, WeightFormat format, const PackedLayout& layout,
+                 std::int64_t n, std::int64_t k, int group, std::byte* blob) {
+  auto* out = reinterpret_cast<std::uint16_t*>(blob + layout.scales_offset);
+  auto* sums = format == WeightFormat::kI8 ? reinterpret_cast<std::int32_t*>(blob + layout.sums_offset) : nullptr;
+  for (std::int64_t row = 0; row < layout.panels * kPanelCols; ++row) {
+    for (std::int64_t index = 0; index < layout.groups; ++index) {
+      const std::int64_t at = (row / kPanelCols * layout.groups + index) * kPanelCols + row % kPanelCols;
+      out[at] = row < n ? scales[row * layout.groups + index] : std::uint16_t{0};
+      if (sums == nullptr) continue;
+      const std::int64_t begin = index * group, end = row < n ? std::min(begin + group, k) : begin;
+      std::int32_t sum = 0;
+      for (std::int64_t i = begin; i < end; ++i) sum += q[row * k + i];
+      sums[at] = sum;
+    }
+  }
+}
+
+void zero_gaps(WeightFormat format, const PackedLayout& layout, std::byte* blob) {
+  const std::size_t data_end = layout.data_offset + static_cast<std::size_t>(layout.panels * layout.k_padded) *
+                                                        kPanelCols * 4 /
+                                                        static_cast<std::size_t>(word_elements(format));
+  const auto entries = static_cast<std::size_t>(layout.panels * layout.groups * kPanelCols);
+  const std::size_t scales_end = layout.scales_offset + entries * 2;
+  const std::size_t sums_end = layout.sums_offset + (format == WeightFormat::kI8 ? entries * 4 : 0);
+  std::memset(blob + data_end, 0, layout.scales_offset - data_end);
+  std::memset(blob + scales_end, 0, layout.sums_offset - scales_end);
+  std::memset(blob + sums_end, 0, layout.total_bytes - sums_end);
 }
 
 }  // namespace
 
 PackedLayout packed_layout(WeightFormat format, std::int64_t n, std::int64_t k, int group) {
-  constexpr std::int64_t kMaxSize = std::int64_t{1} << 31;
-  if (n <= 0 || k <= 0 || n >= kMaxSize || k >= kMaxSize) {
+  const std::int64_t step = word_elements(format);
+  if (n < 1 || k < 1 || n >= kMaxSide || k >= kMaxSide || n > kMaxElements / k) {
     throw BuildError("a weight of " + std::to_string(n) + " x " + std::to_string(k) +
-                     " cannot be packed; both sizes must be between 1 and 2^31 - 1");
+                     " cannot be packed: both sides must be in [1, 2^31) and their product at most 2^40");
   }
-  const std::size_t bits = bits_per_value(format);
-  const bool quantized = format == WeightFormat::kI8 || format == WeightFormat::kI4;
+  const bool quantized = is_quantized(format);
   if (quantized && group != 32 && group != 64 && group != 128) {
-    throw BuildError("group size " + std::to_string(group) + " is not supported; expected 32, 64 or 128");
+    throw BuildError("group size " + std::to_string(group) + " is not supported; choose 32, 64 or 128");
   }
   PackedLayout layout{};
   layout.panels = round_up(n, kPanelCols) / kPanelCols;
-  layout.k_padded = quantized ? round_up(k, group) : format == WeightFormat::kBf16 ? round_up(k, 2) : k;
+  layout.k_padded = round_up(k, quantized ? group : step);
   layout.groups = quantized ? layout.k_padded / group : 0;
-  const std::size_t columns = static_cast<std::size_t>(layout.panels) * kPanelCols;
-  const auto align = [](std::size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; };
+  const auto columns = static_cast<std::size_t>(layout.panels * kPanelCols);
+  const auto groups = static_cast<std::size_t>(layout.groups);
   layout.data_offset = 0;
-  layout.scales_offset = align(columns * static_cast<std::size_t>(layout.k_padded) * bits / 8);
-  const std::size_t scale_count = columns * static_cast<std::size_t>(layout.groups);
-  layout.sums_offset = layout.scales_offset + align(scale_count * sizeof(std::uint16_t));
-  const std::size_t sums_bytes = format == WeightFormat::kI8 ? scale_count * sizeof(std::int32_t) : 0;
-  layout.total_bytes = layout.sums_offset + align(sums_bytes);
+  layout.scales_offset = align64(columns * static_cast<std::size_t>(layout.k_padded / step) * 4);
+  layout.sums_offset = align64(layout.scales_offset + columns * groups * 2);
+  layout.total_bytes = align64(layout.sums_offset + (format == WeightFormat::kI8 ? columns * groups * 4 : 0));
   return layout;
 }
 
 void pack_f32(const float* w, std::int64_t n, std::int64_t k, std::byte* blob, int threads) {
-  const PackedLayout layout = packed_layout(WeightFormat::kF32, n, k, 0);
-  float* data = reinterpret_cast<float*>(blob + layout.data_offset);
-  parallel_rows(layout.panels, threads, [&](std::int64_t panel) {
-    float* out = data + panel * k * kPanelCols;
-    const std::int64_t columns = std::min<std::int64_t>(kPanelCols, n - panel * kPanelCols);
-    std::memset(out, 0, static_cast<std::size_t>(k * kPanelCols) * sizeof(float));
-    for (std::int64_t column = 0; column < columns; ++column) {
-      const float* row = w + (panel * kPanelCols + column) * k;
-      for (std::int64_t i = 0; i < k; ++i) out[i * kPanelCols + column] = row[i];
-    }
-  });
+  pack(F32Words{w}, WeightFormat::kF32, n, k, 0, blob, threads);
 }
 
 void pack_bf16(const std::uint16_t* w, std::int64_t n, std::int64_t k, std::byte* blob, int threads) {
-  const PackedLayout layout = packed_layout(WeightFormat::kBf16, n, k, 0);
-  std::uint16_t* data = reinterpret_cast<std::uint16_t*>(blob + layout.data_offset);
-  parallel_rows(layout.panels, threads, [&](std::int64_t panel) {
-    std::uint16_t* out = data + panel * layout.k_padded * kPanelCols;
-    const std::int64_t columns = std::min<std::int64_t>(kPanelCols, n - panel * kPanelCols);
-    std::memset(out, 0, static_cast<std::size_t>(layout.k_padded * kPanelCols) * sizeof(std::uint16_t));
-    for (std::int64_t column = 0; column < columns; ++column) {
-      const std::uint16_t* row = w + (panel * kPanelCols + column) * k;
-      for (std::int64_t i = 0; i < k; ++i) out[(i / 2 * kPanelCols + column) * 2 + i % 2] = row[i];
-    }
-  });
+  pack(Bf16Words{w}, WeightFormat::kBf16, n, k, 0, blob, threads);
 }
-
-namespace {
-
-// One column's int8 values into a kI8 panel.
-void place_i8(const std::int8_t* row, std::int64_t k, std::int64_t column, std::int8_t* panel) {
-  for (std::int64_t i = 0; i < k; ++i) panel[(i / 4 * kPanelCols + column) * 4 + i % 4] = row[i];
-}
-
-// One column's int4 values into a kI4 panel whose bytes hold q = 0 (0x88) already.
-void place_i4(const std::int8_t* row, std::int64_t k, std::int64_t column, std::uint8_t* panel) {
-  for (std::int64_t i = 0; i < k; ++i) {
-    std::uint8_t& byte = panel[(i / 8 * kPanelCols + column) * 4 + i % 4];
-    const std::uint8_t nibble = static_cast<std::uint8_t>(row[i] + 8) & 0x0f;
-    byte = i % 8 < 4 ? static_cast<std::uint8_t>((byte & 0xf0) | nibble)
-                     : static_cast<std::uint8_t>((byte & 0x0f) | (nibble << 4));
-  }
-}
-
-}  // namespace
 
 void pack_quantized(const std::int8_t* q, const std::uint16_t* scales, WeightFormat format, std::int64_t n,
                     std::int64_t k, int group, std::byte* blob, int threads) {
-  if (format != WeightFormat::kI8 && format != WeightFormat::kI4) {
-    throw BuildError("only i8 and i4 weights are packed from integers and scales");
+  if (format == WeightFormat::kI8) {
+    pack(I8Words{q}, format, n, k, group, blob, threads);
+  } else if (format == WeightFormat::kI4) {
+    pack(I4Words{q}, format, n, k, group, blob, threads);
+  } else {
+    throw BuildError("only int8 and int4 weights carry scales");
   }
-  const PackedLayout layout = packed_layout(format, n, k, group);
-  const bool i4 = format == WeightFormat::kI4;
-  const std::int64_t panel_bytes = layout.k_padded * kPanelCols / (i4 ? 2 : 1);
-  std::byte* data = blob + layout.data_offset;
-  std::uint16_t* packed_scales = reinterpret_cast<std::uint16_t*>(blob + layout.scales_offset);
-  std::int32_t* sums = reinterpret_cast<std::int32_t*>(blob + layout.sums_offset);
-  parallel_rows(layout.panels, threads, [&](std::int64_t panel) {
-    std::byte* out = data + panel * panel_bytes;
-    std::memset(out, i4 ? 0x88 : 0, static_cast<std::size_t>(panel_bytes));
-    for (std::int64_t column = 0; column < kPanelCols; ++column) {
-      const std::int64_t n_row = panel * kPanelCols + column;
-      const bool real = n_row < n;
-      const std::int8_t* row = real ? q + n_row * k : nullptr;
-      if (real && i4) place_i4(row, k, column, reinterpret_cast<std::uint8_t*>(out));
-      if (real && !i4) place_i8(row, k, column, reinterpret_cast<std::int8_t*>(out));
-      for (std::int64_t g = 0; g < layout.groups; ++g) {
-        const std::int64_t slot = (panel * layout.groups + g) * kPanelCols + column;
-        packed_scales[slot] = real ? scales[n_row * layout.groups + g] : 0;
-        if (i4) continue;
-        std::int32_t sum = 0;
-        for (std::int64_t i = g * group; real && i < std::min<std::int64_t>(k, (g + 1) * group); ++i) sum += row[i];
-        sums[slot] = sum;
-      }
-    }
-  });
 }
 
 }  // namespace trtc::kernels

@@ -1,0 +1,122 @@
+// Scalar reference of linear.h: one output at a time, the formula and the order of summation as stated there.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+
+#include "common/float_bits.h"
+#include "kernels/linear.h"
+
+namespace trtc::kernels::reference {
+
+// One panel of a packed weight. `scales` is null for float formats.
+struct Panel {
+  WeightFormat format;
+  const std::byte* data;
+  const std::uint16_t* scales;  // [groups][16]
+};
+
+static inline Panel panel_at(const PackedWeight& weight, const PackedLayout& layout, std::int64_t index) {
+  const auto* scales = reinterpret_cast<const std::uint16_t*>(weight.blob + layout.scales_offset);
+  return {weight.format, weight.blob + layout.data_offset + index * layout.panel_bytes,
+          layout.groups > 0 ? scales + index * layout.groups * kPanelCols : nullptr};
+}
+
+// Element (k, column) of a kI8 or kI4 panel: the integer q.
+static inline int panel_int(const Panel& panel, std::int64_t k, int column) {
+  if (panel.format == WeightFormat::kI8) {
+    return reinterpret_cast<const std::int8_t*>(panel.data)[(k / 4 * kPanelCols + column) * 4 + k % 4];
+  }
+  const int byte = reinterpret_cast<const std::uint8_t*>(panel.data)[(k / 8 * kPanelCols + column) * 4 + k % 4];
+  return (k % 8 < 4 ? byte & 0x0f : byte >> 4) - 8;
+}
+
+static inline float panel_scale(const Panel& panel, std::int64_t group, int column) {
+  return f16_to_f32(panel.scales[group * kPanelCols + column]);
+}
+
+// Element (k, column) of a panel as a number: exact for float formats, q * scale for the others.
+static inline float panel_value(const Panel& panel, int group, std::int64_t k, int column) {
+  switch (panel.format) {
+    case WeightFormat::kF32:
+      return reinterpret_cast<const float*>(panel.data)[k * kPanelCols + column];
+    case WeightFormat::kBf16:
+      return bf16_to_f32(reinterpret_cast<const std::uint16_t*>(panel.data)[(k / 2 * kPanelCols + column) * 2 + k % 2]);
+    default:
+      return static_cast<float>(panel_int(panel, k, column)) * panel_scale(panel, k / group, column);
+  }
+}
+
+// sum over k of x[k] * W[column][k], float activations.
+static inline float dot_float(const Panel& panel, int group, std::int64_t k, int column, const float* x) {
+  float acc = 0.0f;
+  for (std::int64_t i = 0; i < k; ++i) acc = std::fma(x[i], panel_value(panel, group, i, column), acc);
+  return acc;
+}
+
+// The same for int8 activations: exact inside a group, groups added in order.
+static inline float dot_int8(const Panel& panel, int group, std::int64_t k, int column, const std::int8_t* x,
+                             const float* x_scales) {
+  float acc = 0.0f;
+  for (std::int64_t begin = 0; begin < k; begin += group) {
+    const std::int64_t end = begin + group < k ? begin + group : k;
+    std::int32_t sum = 0;
+    for (std::int64_t i = begin; i < end; ++i) sum += x[i] * panel_int(panel, i, column);
+    const std::int64_t g = begin / group;
+    acc = std::fma(static_cast<float>(sum), x_scales[g] * panel_scale(panel, g, column), acc);
+  }
+  return acc;
+}
+
+static inline void linear(const LinearArgs& args, std::int64_t panel_begin, std::int64_t panel_end) {
+  const PackedWeight& weight = args.weight;
+  const PackedLayout layout = packed_layout(weight.format, weight.n, weight.k, weight.group);
+  for (std::int64_t index = panel_begin; index < panel_end; ++index) {
+    const Panel panel = panel_at(weight, layout, index);
+    for (std::int64_t row = 0; row < args.rows; ++row) {
+      for (int column = 0; column < kPanelCols; ++column) {
+        const std::int64_t n = index * kPanelCols + column;
+        if (n >= weight.n) break;
+        const QuantizedRows& quantized = args.quantized;
+        float y = quantized.data != nullptr
+                      ? dot_int8(panel, weight.group, weight.k, column, quantized.data + row * quantized.stride,
+                                 quantized.scales + row * quantized.scale_stride)
+                      : dot_float(panel, weight.group, weight.k, column, args.x + row * args.x_stride);
+        if (args.bias != nullptr) y += args.bias[n];
+        args.y[row * args.y_stride + n] = y;
+      }
+    }
+  }
+}
+
+static inline void quantize_row(const QuantizeRowsArgs& args, std::int64_t row) {
+  const float* x = args.x + row * args.x_stride;
+  std::int8_t* data = args.data + row * args.stride;
+  float* scales = args.scales + row * args.scale_stride;
+  for (std::int64_t begin = 0; begin < args.k; begin += args.group) {
+    const std::int64_t end = begin + args.group < args.k ? begin + args.group : args.k;
+    float largest = 0.0f;
+    for (std::int64_t i = begin; i < end; ++i) largest = std::fmax(largest, std::fabs(x[i]));
+    const float scale = largest / 127.0f;
+    const float inverse = scale > 0.0f ? 1.0f / scale : 0.0f;
+    for (std::int64_t i = begin; i < begin + args.group; ++i) {
+      const float q = i < end && scale > 0.0f ? std::nearbyint(x[i] * inverse) : 0.0f;
+      data[i] = static_cast<std::int8_t>(q > 127.0f ? 127.0f : q < -127.0f ? -127.0f : q);
+    }
+    scales[begin / args.group] = scale;
+  }
+}
+
+static inline void embedding(const EmbeddingArgs& args, std::int64_t row_begin, std::int64_t row_end) {
+  const PackedWeight& table = args.weight;
+  const PackedLayout layout = packed_layout(table.format, table.n, table.k, table.group);
+  for (std::int64_t row = row_begin; row < row_end; ++row) {
+    const Panel panel = panel_at(table, layout, args.ids[row] / kPanelCols);
+    const int column = static_cast<int>(args.ids[row] % kPanelCols);
+    for (std::int64_t k = 0; k < table.k; ++k) {
+      args.y[row * args.y_stride + k] = panel_value(panel, table.group, k, column);
+    }
+  }
+}
+
+}  // namespace trtc::kernels::reference
