@@ -115,10 +115,12 @@ class MinusOne(WrappedTensor):
         return "float32"
 
     def read(self) -> Array:
-        return self.base.read().astype(np.float32) - np.float32(1)
+        values: Array = self.base.read().astype(np.float32) - np.float32(1)
+        return values
 
     def read_rows(self, start: int, stop: int) -> Array:
-        return self.base.read_rows(start, stop).astype(np.float32) - np.float32(1)
+        values: Array = self.base.read_rows(start, stop).astype(np.float32) - np.float32(1)
+        return values
 
 
 def same_bytes(one: TensorHandle, other: TensorHandle) -> bool:

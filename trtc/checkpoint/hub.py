@@ -46,9 +46,9 @@ def download(model: str, progress: Progress | None = None) -> Path:
 
 def _progress_bar(progress: Progress) -> type[Any]:
     """A tqdm class that draws nothing and reports the downloaded bytes."""
-    from huggingface_hub.utils import tqdm
+    from huggingface_hub.utils.tqdm import tqdm
 
-    class ReportingBar(tqdm):  # type: ignore[misc]
+    class ReportingBar(tqdm):
         def display(self, *args: Any, **kwargs: Any) -> None:
             if self.unit == "B":
                 progress("download", int(self.n), int(self.total or 0))

@@ -70,11 +70,13 @@ class Transposed(WrappedTensor):
         return self.base.shape[::-1]
 
     def read(self) -> Array:
-        return self.base.read().T
+        values: Array = self.base.read().T
+        return values
 
     def read_rows(self, start: int, stop: int) -> Array:
         check_rows(self.name, self.shape, start, stop)
-        return self.base.read()[:, start:stop].T
+        values: Array = self.base.read()[:, start:stop].T
+        return values
 
 
 def check_rows(name: str, shape: tuple[int, ...], start: int, stop: int) -> None:

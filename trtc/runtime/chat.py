@@ -43,11 +43,12 @@ class ChatTemplate:
         }
         for optional in ("tools", "documents"):
             context.setdefault(optional, None)
+        template = self._template
         try:
-            return self._template.render(context)
+            return template.render(context)
         except jinja2.TemplateError as error:
             raise RequestError(f"messages: the model's chat template refuses them: {error}") from error
-        except (TypeError, ValueError, KeyError, OverflowError, RecursionError) as error:
+        except Exception as error:  # a template is foreign code
             raise RequestError(f"messages: the model's chat template fails on them: {error}") from error
 
     @cached_property

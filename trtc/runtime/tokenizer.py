@@ -68,8 +68,8 @@ class Tokenizer:
             raise RequestError(f"prompt: got {type(text).__name__}, expected text")
         try:
             ids: list[int] = self.backend.encode(text, add_special_tokens=add_special_tokens).ids
-        except UnicodeEncodeError as error:
-            raise RequestError(f"prompt: not valid Unicode: {error.reason} at character {error.start}") from error
+        except (TypeError, UnicodeEncodeError) as error:
+            raise RequestError("prompt: not valid Unicode text (it holds half of a surrogate pair)") from error
         if add_special_tokens and ids[:2] == [self.bos_token_id] * 2 and self._writes_bos(text):
             return ids[1:]
         return ids
