@@ -46,7 +46,7 @@ class KvCacheManagerMachine(RuleBasedStateMachine):
         matched, unused = self.manager.match(prompt, salt)
         assert len(matched) * BLOCK < len(prompt)
         if unused + total - len(matched) > self.manager.available_blocks:
-            with pytest.raises(ExecutorError, match="only .* are available"):
+            with pytest.raises(ExecutorError, match=r"only .* are available"):
                 self.manager.start(prompt, salt, total)
             return
         cache = self.manager.start(prompt, salt, total)

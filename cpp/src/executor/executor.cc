@@ -103,11 +103,7 @@ class Executor::Impl {
   void work() {
     try {
       while (take_inbox()) {
-        if (loop_.idle()) {
-          publish(std::nullopt);
-        } else {
-          publish(loop_.step());
-        }
+        if (!loop_.idle()) publish(loop_.step());
       }
       loop_.cancel_all();
       publish(std::nullopt);
@@ -129,6 +125,7 @@ class Executor::Impl {
     }
     for (auto& [id, request] : inbox.requests) loop_.add(id, std::move(request));
     for (const IdType id : inbox.cancelled) loop_.cancel(id);
+    if (!inbox.cancelled.empty()) publish(std::nullopt);  // not only after the next step
     return !stopping;
   }
 
