@@ -1,4 +1,4 @@
-// trtc._core: quantizing weights and packing them into the panel layout of cpp/src/kernels/linear.h.
+// Quantizing and packing of weights, for the build.
 #include <pybind11/numpy.h>
 #include <pybind11/pybind11.h>
 
@@ -15,52 +15,38 @@ namespace {
 
 using kernels::PackedLayout;
 using kernels::WeightFormat;
-template <typename T>
-using Matrix = py::array_t<T, py::array::c_style>;  // no forcecast: another dtype is a TypeError
-using Blob = py::array_t<std::uint8_t, py::array::c_style>;
 
-WeightFormat format_of(const std::string& name) {
+template <typename T>
+using Matrix = py::array_t<T, py::array::c_style>;
+
+WeightFormat format_named(const std::string& name) {
   if (name == "f32") return WeightFormat::kF32;
   if (name == "bf16") return WeightFormat::kBf16;
   if (name == "i8") return WeightFormat::kI8;
   if (name == "i4") return WeightFormat::kI4;
-  throw BuildError("weight format '" + name + "' is unknown; expected f32, bf16, i8 or i4");
+  throw BuildError("unknown weight format '" + name + "'; expected f32, bf16, i8 or i4");
 }
 
-struct Size {
-  std::int64_t n;
-  std::int64_t k;
-};
-
-Size size_of(const py::array& matrix) {
-  if (matrix.ndim() != 2) throw BuildError("expected a matrix [n, k], got " + std::to_string(matrix.ndim()) + " axes");
-  return {matrix.shape(0), matrix.shape(1)};
+void require_matrix(const py::array& array, const char* name) {
+  if (array.ndim() == 2) return;
+  throw BuildError(std::string(name) + " has " + std::to_string(array.ndim()) + " dimensions, expected 2: [n, k]");
 }
 
-std::byte* checked_blob(Blob& out, const PackedLayout& layout) {
+// The blob to fill: exactly as many bytes as the layout has, 64-byte aligned parts relative to its own start.
+std::byte* blob_of(Matrix<std::uint8_t>& out, const PackedLayout& layout) {
   if (out.ndim() != 1 || static_cast<std::size_t>(out.size()) != layout.total_bytes) {
-    throw BuildError("the output holds " + std::to_string(out.size()) + " bytes; the packed weight takes " +
-                     std::to_string(layout.total_bytes));
+    throw BuildError("out has " + std::to_string(out.size()) + " bytes in " + std::to_string(out.ndim()) +
+                     " dimensions, expected " + std::to_string(layout.total_bytes) +
+                     " in one: packed_layout(...)['total_bytes']");
+  }
+  if (reinterpret_cast<std::uintptr_t>(out.data()) % 4 != 0) {
+    throw BuildError("out must be 4-byte aligned; allocate it with numpy.empty");
   }
   return reinterpret_cast<std::byte*>(out.mutable_data());
 }
 
-py::tuple quantize(const Matrix<float>& w, int bits, int group, int threads) {
-  const auto [n, k] = size_of(w);
-  const PackedLayout layout = kernels::packed_layout(bits == 8 ? WeightFormat::kI8 : WeightFormat::kI4, n, k, group);
-  Matrix<std::int8_t> q({n, k});
-  Matrix<std::uint16_t> scales({n, layout.groups});
-  std::int8_t* q_data = q.mutable_data();
-  std::uint16_t* scale_data = scales.mutable_data();
-  {
-    const py::gil_scoped_release release;
-    kernels::quantize_groupwise(w.data(), n, k, bits, group, q_data, scale_data, threads);
-  }
-  return py::make_tuple(q, scales);
-}
-
 py::dict layout_dict(const std::string& format, std::int64_t n, std::int64_t k, int group) {
-  const PackedLayout layout = kernels::packed_layout(format_of(format), n, k, group);
+  const PackedLayout layout = kernels::packed_layout(format_named(format), n, k, group);
   py::dict result;
   result["panels"] = layout.panels;
   result["k_padded"] = layout.k_padded;
@@ -73,50 +59,74 @@ py::dict layout_dict(const std::string& format, std::int64_t n, std::int64_t k, 
   return result;
 }
 
-void pack_f32(const Matrix<float>& w, Blob out, int threads) {
-  const auto [n, k] = size_of(w);
-  std::byte* blob = checked_blob(out, kernels::packed_layout(WeightFormat::kF32, n, k, 0));
-  const py::gil_scoped_release release;
-  kernels::pack_f32(w.data(), n, k, blob, threads);
+py::tuple quantize_groupwise(const Matrix<float>& w, int bits, int group, int threads) {
+  require_matrix(w, "w");
+  const std::int64_t n = w.shape(0), k = w.shape(1);
+  const std::int64_t groups = kernels::packed_layout(WeightFormat::kI8, n, k, group).groups;
+  Matrix<std::int8_t> q({n, k});
+  Matrix<std::uint16_t> scales({n, groups});
+  const float* source = w.data();
+  std::int8_t* values = q.mutable_data();
+  std::uint16_t* scale_bits = scales.mutable_data();
+  {
+    const py::gil_scoped_release release;
+    kernels::quantize_groupwise(source, n, k, bits, group, values, scale_bits, threads);
+  }
+  return py::make_tuple(q, scales);
 }
 
-void pack_bf16(const Matrix<std::uint16_t>& w, Blob out, int threads) {
-  const auto [n, k] = size_of(w);
-  std::byte* blob = checked_blob(out, kernels::packed_layout(WeightFormat::kBf16, n, k, 0));
+void pack_f32(const Matrix<float>& w, Matrix<std::uint8_t> out, int threads) {
+  require_matrix(w, "w");
+  const std::int64_t n = w.shape(0), k = w.shape(1);
+  std::byte* blob = blob_of(out, kernels::packed_layout(WeightFormat::kF32, n, k, 0));
+  const float* source = w.data();
   const py::gil_scoped_release release;
-  kernels::pack_bf16(w.data(), n, k, blob, threads);
+  kernels::pack_f32(source, n, k, blob, threads);
+}
+
+void pack_bf16(const Matrix<std::uint16_t>& w, Matrix<std::uint8_t> out, int threads) {
+  require_matrix(w, "w");
+  const std::int64_t n = w.shape(0), k = w.shape(1);
+  std::byte* blob = blob_of(out, kernels::packed_layout(WeightFormat::kBf16, n, k, 0));
+  const std::uint16_t* source = w.data();
+  const py::gil_scoped_release release;
+  kernels::pack_bf16(source, n, k, blob, threads);
 }
 
 void pack_quantized(const Matrix<std::int8_t>& q, const Matrix<std::uint16_t>& scales, const std::string& format,
-                    int group, Blob out, int threads) {
-  const auto [n, k] = size_of(q);
-  const WeightFormat parsed = format_of(format);
-  const PackedLayout layout = kernels::packed_layout(parsed, n, k, group);
-  const auto [scale_rows, scale_groups] = size_of(scales);
-  if (scale_rows != n || scale_groups != layout.groups) {
-    throw BuildError("scales are " + std::to_string(scale_rows) + " x " + std::to_string(scale_groups) + "; expected " +
-                     std::to_string(n) + " x " + std::to_string(layout.groups));
+                    int group, Matrix<std::uint8_t> out, int threads) {
+  require_matrix(q, "q");
+  require_matrix(scales, "scales");
+  const std::int64_t n = q.shape(0), k = q.shape(1);
+  const PackedLayout layout = kernels::packed_layout(format_named(format), n, k, group);
+  if (scales.shape(0) != n || scales.shape(1) != layout.groups) {
+    throw BuildError("scales is [" + std::to_string(scales.shape(0)) + ", " + std::to_string(scales.shape(1)) +
+                     "], expected [" + std::to_string(n) + ", " + std::to_string(layout.groups) +
+                     "]: one float16 per row of q and group of " + std::to_string(group));
   }
-  std::byte* blob = checked_blob(out, layout);
+  std::byte* blob = blob_of(out, layout);
+  const std::int8_t* values = q.data();
+  const std::uint16_t* scale_bits = scales.data();
   const py::gil_scoped_release release;
-  kernels::pack_quantized(q.data(), scales.data(), parsed, n, k, group, blob, threads);
+  kernels::pack_quantized(values, scale_bits, format_named(format), n, k, group, blob, threads);
 }
 
 }  // namespace
 
+// Arrays must have the stated dtype and be C-contiguous: nothing is converted, so that no weight is copied unseen.
 void bind_weights(py::module_& module) {
-  module.def("quantize_groupwise", &quantize, py::arg("w").noconvert(), py::arg("bits"), py::arg("group"),
+  module.def("packed_layout", &layout_dict, py::arg("format"), py::arg("n"), py::arg("k"), py::arg("group") = 0,
+             "Sizes and byte offsets of a packed [n, k] weight; format f32, bf16, i8 or i4.");
+  module.def("quantize_groupwise", &quantize_groupwise, py::arg("w").noconvert(), py::arg("bits"), py::arg("group"),
              py::arg("threads") = 0,
-             "float32 [n, k] -> (int8 [n, k], float16 bits uint16 [n, ceil(k / group)]); threads 0: every core");
-  module.def("packed_layout", &layout_dict, py::arg("format"), py::arg("n"), py::arg("k"), py::arg("group"),
-             "Sizes and byte offsets of a packed weight");
+             "float32 [n, k] -> (q int8 [n, k], scales uint16 [n, ceil(k / group)], the bits of float16).");
   module.def("pack_f32", &pack_f32, py::arg("w").noconvert(), py::arg("out").noconvert(), py::arg("threads") = 0,
-             "float32 [n, k] into out uint8 [total_bytes]");
+             "Packs float32 [n, k] into out, uint8 [total_bytes].");
   module.def("pack_bf16", &pack_bf16, py::arg("w").noconvert(), py::arg("out").noconvert(), py::arg("threads") = 0,
-             "bfloat16 bits uint16 [n, k] into out uint8 [total_bytes]");
+             "Packs bfloat16 [n, k], given as its uint16 bits, into out, uint8 [total_bytes].");
   module.def("pack_quantized", &pack_quantized, py::arg("q").noconvert(), py::arg("scales").noconvert(),
              py::arg("format"), py::arg("group"), py::arg("out").noconvert(), py::arg("threads") = 0,
-             "int8 [n, k] and float16 bits uint16 [n, groups] into out uint8 [total_bytes]");
+             "Packs int8 q [n, k] and scales uint16 [n, groups] as i8 or i4 into out, uint8 [total_bytes].");
 }
 
 }  // namespace trtc::bindings

@@ -93,13 +93,9 @@ struct EmbeddingArgs {
   std::int64_t y_stride;
 };
 
-// Rounds w float32 [n, k] to q int8 [n, k] and float16 scales (as bits) [n, ceil(k / group)].
-//   8 bits: scale = float16(max|w| / 127), q = clip(round_half_even(w * (1 / scale)), -127, 127).
-//   4 bits: among scale = float16(max|w| / d) for d = 7, 7.25, 7.5, 7.75, 8, 8.25, 8.5, 9 the first with the least
-//     squared error of q * scale, q clipped to [-8, 7]. The error is summed in float32 in 16 lanes (element i in lane
-//     i % 16, ascending), then over lanes ascending, with no fused multiply-add.
-//   A group whose scale rounds to zero becomes all zero. threads 0: every core.
-// Throws BuildError when a scale overflows float16.
+// Rounds w float32 [n, k] to q int8 [n, k] and float16 scales (as bits) [n, ceil(k / group)], as quantize_weights.h
+// says; int4 scales may be negative. threads 0: every core, here and below.
+// Throws BuildError when a weight is not finite or its scale overflows float16.
 void quantize_groupwise(const float* w, std::int64_t n, std::int64_t k, int bits, int group, std::int8_t* q,
                         std::uint16_t* scales, int threads);
 

@@ -86,7 +86,7 @@ void pack_panel(const Words& words, WeightFormat format, const PackedLayout& lay
   const std::int64_t step = word_elements(format);
   const std::int64_t panel_words = layout.k_padded / step;
   const std::uint32_t zero = format == WeightFormat::kI4 ? kZeroNibbles : 0u;
-  auto* out = reinterpret_cast<std::uint32_t*>(blob + layout.data_offset) + panel * panel_words * kPanelCols;
+  auto* out = reinterpret_cast<std::uint32_t*>(blob + layout.data_offset + panel * layout.panel_bytes);
   constexpr std::int64_t kTile = 16;  // words of a row at a time: whole cache lines of source and destination
   for (std::int64_t first = 0; first < panel_words; first += kTile) {
     const std::int64_t last = std::min(first + kTile, panel_words);
@@ -100,35 +100,44 @@ void pack_panel(const Words& words, WeightFormat format, const PackedLayout& lay
   }
 }
 
-template <class Words>
-void pack(const Words& words, WeightFormat format, std::int64_t n, std::int64_t k, int group, std::byte* blob,
-          int threads) {
-  const PackedLayout layout = packed_layout(format, n, k, group);
+// Scales [groups][16] of a panel and, for kI8, column sums beside them.
+void pack_panel_scales(const std::int8_t* q, const std::uint16_t* scales, WeightFormat format,
+                       const PackedLayout& layout, std::int64_t n, std::int64_t k, int group, std::int64_t panel,
+                       std::byte* blob) {
+  const std::int64_t offset = panel * layout.groups * kPanelCols;
+  auto* out = reinterpret_cast<std::uint16_t*>(blob + layout.scales_offset) + offset;
+  auto* sums = reinterpret_cast<std::int32_t*>(blob + layout.sums_offset) + offset;
+  for (std::int64_t index = 0; index < layout.groups; ++index) {
+    for (std::int64_t column = 0; column < kPanelCols; ++column) {
+      const std::int64_t row = panel * kPanelCols + column, at = index * kPanelCols + column;
+      const bool padding = row >= n;
+      out[at] = padding ? std::uint16_t{0} : scales[row * layout.groups + index];
+      if (format != WeightFormat::kI8) continue;
+      sums[at] = 0;
+      if (padding) continue;
+      for (std::int64_t i = index * group; i < std::min((index + 1) * group, k); ++i) sums[at] += q[row * k + i];
+    }
+  }
+}
+
+void require_int4(const std::int8_t* q, std::int64_t n, std::int64_t k, std::int64_t panel) {
+  const std::int64_t begin = panel * kPanelCols * k, end = std::min(begin + kPanelCols * k, n * k);
+  unsigned outside = 0;
+  for (std::int64_t i = begin; i < end; ++i) outside |= static_cast<unsigned>(q[i] + 8);
+  if (outside > 15) {
+    throw BuildError("an int4 weight lies outside [-8, 7] in rows from " + std::to_string(panel * kPanelCols) +
+                     "; quantize it again");
+  }
+}
+
+// body(panel) for every panel, dealt to a team of threads.
+template <class Body>
+void for_panels(const PackedLayout& layout, int threads, const Body& body) {
   ThreadTeam team(threads);
   team.run([&](Slice slice) {
     const Slice::Range panels = slice.of(layout.panels);
-    for (std::int64_t panel = panels.begin; panel < panels.end; ++panel) {
-      pack_panel(words, format, layout, n, k, panel, blob);
-    }
+    for (std::int64_t panel = panels.begin; panel < panels.end; ++panel) body(panel);
   });
-}
-
-// Scales [panels][groups][16], for kI8 also column sums, and zeros between the parts.
-void pack_scales(const std::int8_t* q, const std::uint16_t* scales, WeightFormat format, const PackedLayout& layout,
-                 std::int64_t n, std::int64_t k, int group, std::byte* blob) {
-  auto* out = reinterpret_cast<std::uint16_t*>(blob + layout.scales_offset);
-  auto* sums = format == WeightFormat::kI8 ? reinterpret_cast<std::int32_t*>(blob + layout.sums_offset) : nullptr;
-  for (std::int64_t row = 0; row < layout.panels * kPanelCols; ++row) {
-    for (std::int64_t index = 0; index < layout.groups; ++index) {
-      const std::int64_t at = (row / kPanelCols * layout.groups + index) * kPanelCols + row % kPanelCols;
-      out[at] = row < n ? scales[row * layout.groups + index] : std::uint16_t{0};
-      if (sums == nullptr) continue;
-      const std::int64_t begin = index * group, end = row < n ? std::min(begin + group, k) : begin;
-      std::int32_t sum = 0;
-      for (std::int64_t i = begin; i < end; ++i) sum += q[row * k + i];
-      sums[at] = sum;
-    }
-  }
 }
 
 void zero_gaps(WeightFormat format, const PackedLayout& layout, std::byte* blob) {
@@ -159,32 +168,44 @@ PackedLayout packed_layout(WeightFormat format, std::int64_t n, std::int64_t k, 
   layout.panels = round_up(n, kPanelCols) / kPanelCols;
   layout.k_padded = round_up(k, quantized ? group : step);
   layout.groups = quantized ? layout.k_padded / group : 0;
+  layout.panel_bytes = layout.k_padded / step * kPanelCols * 4;
   const auto columns = static_cast<std::size_t>(layout.panels * kPanelCols);
   const auto groups = static_cast<std::size_t>(layout.groups);
   layout.data_offset = 0;
-  layout.scales_offset = align64(columns * static_cast<std::size_t>(layout.k_padded / step) * 4);
+  layout.scales_offset = align64(static_cast<std::size_t>(layout.panels * layout.panel_bytes));
   layout.sums_offset = align64(layout.scales_offset + columns * groups * 2);
   layout.total_bytes = align64(layout.sums_offset + (format == WeightFormat::kI8 ? columns * groups * 4 : 0));
   return layout;
 }
 
 void pack_f32(const float* w, std::int64_t n, std::int64_t k, std::byte* blob, int threads) {
-  pack(F32Words{w}, WeightFormat::kF32, n, k, 0, blob, threads);
+  const PackedLayout layout = packed_layout(WeightFormat::kF32, n, k, 0);
+  for_panels(layout, threads,
+             [&](std::int64_t panel) { pack_panel(F32Words{w}, WeightFormat::kF32, layout, n, k, panel, blob); });
+  zero_gaps(WeightFormat::kF32, layout, blob);
 }
 
 void pack_bf16(const std::uint16_t* w, std::int64_t n, std::int64_t k, std::byte* blob, int threads) {
-  pack(Bf16Words{w}, WeightFormat::kBf16, n, k, 0, blob, threads);
+  const PackedLayout layout = packed_layout(WeightFormat::kBf16, n, k, 0);
+  for_panels(layout, threads,
+             [&](std::int64_t panel) { pack_panel(Bf16Words{w}, WeightFormat::kBf16, layout, n, k, panel, blob); });
+  zero_gaps(WeightFormat::kBf16, layout, blob);
 }
 
 void pack_quantized(const std::int8_t* q, const std::uint16_t* scales, WeightFormat format, std::int64_t n,
                     std::int64_t k, int group, std::byte* blob, int threads) {
-  if (format == WeightFormat::kI8) {
-    pack(I8Words{q}, format, n, k, group, blob, threads);
-  } else if (format == WeightFormat::kI4) {
-    pack(I4Words{q}, format, n, k, group, blob, threads);
-  } else {
-    throw BuildError("only int8 and int4 weights carry scales");
-  }
+  if (!is_quantized(format)) throw BuildError("only int8 and int4 weights carry scales");
+  const PackedLayout layout = packed_layout(format, n, k, group);
+  for_panels(layout, threads, [&](std::int64_t panel) {
+    if (format == WeightFormat::kI8) {
+      pack_panel(I8Words{q}, format, layout, n, k, panel, blob);
+    } else {
+      require_int4(q, n, k, panel);
+      pack_panel(I4Words{q}, format, layout, n, k, panel, blob);
+    }
+    pack_panel_scales(q, scales, format, layout, n, k, group, panel, blob);
+  });
+  zero_gaps(format, layout, blob);
 }
 
 }  // namespace trtc::kernels
