@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -69,8 +70,8 @@ class GgufTokenizer:
     def generation_config(self) -> dict[str, Any]:
         """Every token that ends an answer: the file's EOS, and the end-of-turn token of chat models."""
         ids = [self._get(f"{name}_token_id") for name in ("eos", "eot", "eom")]
-        tokens = self._tokens()
-        ids += [i for i, kind in enumerate(self._types()) if kind == _CONTROL and tokens[i] in _END_OF_TURN]
+        tokens = self._tokens
+        ids += [i for i, kind in enumerate(self._types) if kind == _CONTROL and tokens[i] in _END_OF_TURN]
         eos = list(dict.fromkeys(i for i in ids if i is not None))
         config: dict[str, Any] = (
             {} if self._get("bos_token_id") is None else {"bos_token_id": self._get("bos_token_id")}
@@ -116,9 +117,9 @@ class GgufTokenizer:
     def _merges(self, vocab: dict[str, int]) -> list[tuple[str, str]]:
         """Every way to join two pieces into a third, best first: by score, in Gemma by place in the vocabulary."""
         scores = self._get("scores")
-        if not isinstance(scores, list) or len(scores) != len(self._tokens()):
+        if not isinstance(scores, list) or len(scores) != len(self._tokens):
             raise CheckpointError(f"{self.path}: tokenizer.ggml.scores is missing or does not fit the tokens")
-        types = self._types()
+        types = self._types
         by_place = self._architecture().startswith("gemma")
         ranked: list[tuple[float, int, int, str, str]] = []
         for piece, token_id in vocab.items():
@@ -126,8 +127,7 @@ class GgufTokenizer:
                 continue
             rank = float(token_id) if by_place else -scores[token_id]
             for at in range(1, len(piece)):
-                left, right = vocab.get(piece[:at]), vocab.get(piece[at:])
-                if left is not None and right is not None:
+                if piece[:at] in vocab and piece[at:] in vocab:
                     ranked.append((rank, -at, at - len(piece), piece[:at], piece[at:]))
         ranked.sort(key=lambda merge: merge[:3])
         return [(left, right) for *_, left, right in ranked]
@@ -135,7 +135,7 @@ class GgufTokenizer:
     def _vocab(self, visible_spaces: bool = False) -> dict[str, int]:
         """Pieces to ids. Gemma's files spell runs of spaces as themselves; merging needs them visible."""
         vocab: dict[str, int] = {}
-        for token_id, token in enumerate(self._tokens()):
+        for token_id, token in enumerate(self._tokens):
             if visible_spaces and token and not token.strip(" "):
                 token = _SPACE * len(token)
             vocab.setdefault(token, token_id)
@@ -145,17 +145,18 @@ class GgufTokenizer:
         """Control tokens as special, user-defined ones as added tokens: both are matched whole in a text."""
         from tokenizers import AddedToken
 
-        tokens, special_ids = self._tokens(), {self._get(f"{key}_token_id") for key in _SPECIAL_IDS.values()}
+        tokens, special_ids = self._tokens, {self._get(f"{key}_token_id") for key in _SPECIAL_IDS.values()}
         phi3 = self._architecture() == "phi3" and self._get("model") == "llama"
-        for token_id, kind in enumerate(self._types()):
+        special, plain = [], []
+        for token_id, kind in enumerate(self._types):
             token = tokens[token_id]
-            if tokenizer.token_to_id(token) != token_id:
-                continue
             if kind in (_CONTROL, _UNKNOWN) or token_id in special_ids:
                 swallows_space = phi3 and token not in ("<unk>", "<s>", "<|endoftext|>")
-                tokenizer.add_special_tokens([AddedToken(token, special=True, normalized=False, rstrip=swallows_space)])
-            elif kind == _USER_DEFINED:
-                tokenizer.add_tokens([AddedToken(token, normalized=False)])
+                special.append(AddedToken(token, special=True, normalized=False, rstrip=swallows_space))
+            elif kind == _USER_DEFINED and tokenizer.token_to_id(token) == token_id:
+                plain.append(AddedToken(token, normalized=False))
+        tokenizer.add_special_tokens(special)
+        tokenizer.add_tokens(plain)
 
     def _add_post_processor(self, tokenizer: tokenizers.Tokenizer) -> None:
         from tokenizers.processors import TemplateProcessing
@@ -178,7 +179,7 @@ class GgufTokenizer:
 
     def _special(self, name: str) -> str | None:
         token_id = self._get(f"{_SPECIAL_IDS[name]}_token_id")
-        tokens = self._tokens()
+        tokens = self._tokens
         if token_id is None:
             return None
         if not isinstance(token_id, int) or not 0 <= token_id < len(tokens):
@@ -187,14 +188,16 @@ class GgufTokenizer:
             )
         return tokens[token_id]
 
+    @cached_property
     def _tokens(self) -> list[str]:
         tokens = self._get("tokens")
         if not isinstance(tokens, list) or not all(isinstance(token, str) for token in tokens):
             raise CheckpointError(f"{self.path}: tokenizer.ggml.tokens is missing or not a list of strings")
         return tokens
 
+    @cached_property
     def _types(self) -> list[int]:
-        tokens = self._tokens()
+        tokens = self._tokens
         types = self._get("token_type", [_NORMAL] * len(tokens))
         if not isinstance(types, list) or len(types) != len(tokens):
             raise CheckpointError(f"{self.path}: tokenizer.ggml.token_type does not fit the tokens")
