@@ -94,16 +94,18 @@ inline void softmax_tile(const PagedAttentionArgs& a, Pairs& pairs, int pair, in
   using F = typename V::F;
   constexpr float kLargest = 3.40282347e38f;
   float* scores = pairs.scores + pair * kMaxBlockSize;
+  const F hidden = V::set(-__builtin_inff());
+  const F first_slot = V::set(static_cast<float>(first)), end_slot = V::set(static_cast<float>(last));
+  F highest = V::set(pairs.maximum[pair]);
   for (int j = 0; j < padded; j += V::kLanes) {
     F score = V::load(scores + j, All{}) * V::set(a.scale);
     if (a.softcap > 0.0f) score = V::set(a.softcap) * tanh<V>(score / V::set(a.softcap));
-    V::store(scores + j, V::min(V::set(kLargest), V::max(V::set(-kLargest), score)), All{});
+    score = V::min(V::set(kLargest), V::max(V::set(-kLargest), score));
+    const F slot = V::ramp() + V::set(static_cast<float>(j));
+    score = V::select_less(slot, first_slot, hidden, V::select_less(slot, end_slot, score, hidden));
+    V::store(scores + j, score, All{});
+    highest = V::max(highest, score);
   }
-  for (int j = 0; j < first; ++j) scores[j] = -__builtin_inff();
-  for (int j = last; j < padded; ++j) scores[j] = -__builtin_inff();
-
-  F highest = V::set(pairs.maximum[pair]);
-  for (int j = 0; j < padded; j += V::kLanes) highest = V::max(highest, V::load(scores + j, All{}));
   const float maximum = V::largest(highest);
   F total = V::zero();
   for (int j = 0; j < padded; j += V::kLanes) {

@@ -6,7 +6,8 @@
 //   keep            x in the lanes of All or First, zero in the others
 //   fma(a, b, c)    a * b + c in one rounding; fnma: c - a * b
 //   max, min        the second operand where either is NaN
-//   scale_pow2      x * 2^n for integral n in [-252, 254], with gradual underflow and overflow to infinity
+//   ramp            0, 1, 2, ...
+//   scale_pow2      x * 2^n for integral n in [-126, 254], overflowing to infinity
 //   first           lane 0
 //   sum, largest    over the lanes, in a fixed tree
 //   transpose       kLanes vectors of kLanes

@@ -15,6 +15,7 @@ struct Vec {
 
   static F zero() { return _mm256_setzero_ps(); }
   static F set(float x) { return _mm256_set1_ps(x); }
+  static F ramp() { return _mm256_setr_ps(0, 1, 2, 3, 4, 5, 6, 7); }
 
   static __m256i mask(First first) {
     const __m256i lane = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);

@@ -20,6 +20,7 @@ struct Vec {
 
   static F zero() { return _mm512_setzero_ps(); }
   static F set(float x) { return _mm512_set1_ps(x); }
+  static F ramp() { return _mm512_setr_ps(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15); }
 
   static __mmask16 mask(First first) { return static_cast<__mmask16>((1u << first.n) - 1u); }
   static F load(const float* p, All) { return _mm512_loadu_ps(p); }
