@@ -1,6 +1,6 @@
 """Weights rounded to int8 or int4 by groups of input channels, when they are read and not before.
 
-The rounding itself is C++ (cpp/src/kernels/linear.h, quantize_groupwise): symmetric, one float16 scale per output
+The rounding itself is C++ (cpp/src/kernels/quantize_weights.h): symmetric, one float16 scale per output
 channel and group of input channels; the last group of a row may be short.
 """
 
@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from trtc.errors import BuildError
 from trtc.graph.builder import LazyWeight
 
 QUANTIZED_META = "trtc.quantized"  # meta key of both initializers, values and scales: their QuantizedWeight
@@ -44,7 +45,7 @@ class QuantizedWeight:
         return math.ceil(self.shape[1] / self.group_size)
 
     def read(self) -> tuple[Int8Array, Float16Array]:
-        """q int8 [out, in] (int4 in [-8, 7]) and scale float16 [out, groups]."""
+        """q int8 [out, in] (int4 in [-8, 7]) and scale float16 [out, groups], which may be negative."""
         return self.read_rows(0, self.shape[0])
 
     def read_rows(self, start: int, stop: int) -> tuple[Int8Array, Float16Array]:
@@ -58,7 +59,10 @@ class QuantizedWeight:
         for first in range(start, stop, chunk):
             last = min(first + chunk, stop)
             rows = np.ascontiguousarray(_read_rows(self.source, first, last), np.float32)
-            q_rows, scale_bits = _core.quantize_groupwise(rows, self.bits, self.group_size)
+            try:
+                q_rows, scale_bits = _core.quantize_groupwise(rows, self.bits, self.group_size)
+            except BuildError as error:
+                raise BuildError(f"cannot quantize {self.name}: in its rows from {first} on, {error}") from error
             q[first - start : last - start] = q_rows
             scale[first - start : last - start] = scale_bits.view(np.float16)
         return q, scale

@@ -61,8 +61,6 @@ def test_outputs_equal_those_of_the_rounded_weights(sketch, algo):
     for name in [name.removesuffix(".q") for name in sketch.graph.initializers if name.endswith(".q")]:
         q, scale = sketch.graph.initializers[f"{name}.q"].meta[QUANTIZED_META].read()
         rounded[name] = q * np.repeat(scale.astype(np.float32), 32, axis=1)[:, : q.shape[1]]
-        error = np.abs(rounded[name] - original[name].const_value.numpy())
-        assert error.max() <= 0.6 * scale.astype(np.float32).max() + 1e-6
     x = rounded["embed.weight"][sketch.arrays["input_ids"]]
     a = x @ rounded["a.weight"].T + original["a.bias"].const_value.numpy()
     y = (a * (x @ rounded["b.weight"].T)) @ rounded["down.weight"].T
