@@ -8,8 +8,8 @@ void linear(const LinearArgs& args, Slice slice) {
 }
 
 void quantize_rows(const QuantizeRowsArgs& args, Slice slice) {
-  const auto [begin, end] = slice.of(args.rows);
-  for (std::int64_t row = begin; row < end; ++row) reference::quantize_row(args, row);
+  const auto [begin, end] = slice.of(args.rows * ((args.k + args.group - 1) / args.group));
+  reference::quantize_rows(args, begin, end);
 }
 
 void embedding(const EmbeddingArgs& args, Slice slice) {

@@ -1,7 +1,6 @@
 // Scalar reference of linear.h: one output at a time, the formula and the order of summation as stated there.
 #pragma once
 
-#include <cmath>
 #include <cstdint>
 
 #include "common/float_bits.h"
@@ -50,7 +49,7 @@ static inline float panel_value(const Panel& panel, int group, std::int64_t k, i
 // sum over k of x[k] * W[column][k], float activations.
 static inline float dot_float(const Panel& panel, int group, std::int64_t k, int column, const float* x) {
   float acc = 0.0f;
-  for (std::int64_t i = 0; i < k; ++i) acc = std::fma(x[i], panel_value(panel, group, i, column), acc);
+  for (std::int64_t i = 0; i < k; ++i) acc = __builtin_fmaf(x[i], panel_value(panel, group, i, column), acc);
   return acc;
 }
 
@@ -63,7 +62,7 @@ static inline float dot_int8(const Panel& panel, int group, std::int64_t k, int 
     std::int32_t sum = 0;
     for (std::int64_t i = begin; i < end; ++i) sum += x[i] * panel_int(panel, i, column);
     const std::int64_t g = begin / group;
-    acc = std::fma(static_cast<float>(sum), x_scales[g] * panel_scale(panel, g, column), acc);
+    acc = __builtin_fmaf(static_cast<float>(sum), x_scales[g] * panel_scale(panel, g, column), acc);
   }
   return acc;
 }
@@ -89,21 +88,42 @@ static inline void linear(const LinearArgs& args, std::int64_t panel_begin, std:
   }
 }
 
-static inline void quantize_row(const QuantizeRowsArgs& args, std::int64_t row) {
-  const float* x = args.x + row * args.x_stride;
-  std::int8_t* data = args.data + row * args.stride;
-  float* scales = args.scales + row * args.scale_stride;
-  for (std::int64_t begin = 0; begin < args.k; begin += args.group) {
-    const std::int64_t end = begin + args.group < args.k ? begin + args.group : args.k;
-    float largest = 0.0f;
-    for (std::int64_t i = begin; i < end; ++i) largest = std::fmax(largest, std::fabs(x[i]));
-    const float scale = largest / 127.0f;
-    const float inverse = scale > 0.0f ? 1.0f / scale : 0.0f;
-    for (std::int64_t i = begin; i < begin + args.group; ++i) {
-      const float q = i < end && scale > 0.0f ? std::nearbyint(x[i] * inverse) : 0.0f;
-      data[i] = static_cast<std::int8_t>(q > 127.0f ? 127.0f : q < -127.0f ? -127.0f : q);
+struct RowScale {
+  float scale;
+  float inverse;
+};
+
+// For a group whose largest magnitude is given. Below the smallest normal scale the group counts as zero, so that the
+// inverse is finite; infinity and NaN stay visible in the scale.
+static inline RowScale row_scale(float largest) {
+  const float scale = largest / 127.0f;
+  if (scale < 0x1p-126f) return {0.0f, 0.0f};
+  return {scale, 1.0f / scale};
+}
+
+// NaN gives -127, as the vector instructions do.
+static inline std::int8_t round_activation(float scaled) {
+  if (!(scaled >= -127.0f)) return -127;
+  return static_cast<std::int8_t>(__builtin_nearbyintf(scaled > 127.0f ? 127.0f : scaled));
+}
+
+// scale = max|x| / 127 by groups, q = round_half_even(x * (1 / scale)); groups [begin, end) of rows * groups.
+static inline void quantize_rows(const QuantizeRowsArgs& args, std::int64_t begin, std::int64_t end) {
+  const std::int64_t groups = (args.k + args.group - 1) / args.group;
+  for (std::int64_t item = begin; item < end; ++item) {
+    const std::int64_t row = item / groups, index = item % groups, first = index * args.group;
+    const float* x = args.x + row * args.x_stride;
+    const std::int64_t last = first + args.group < args.k ? first + args.group : args.k;
+    std::uint32_t largest = 0;  // magnitude as bits: these order like the values, infinity and NaN last
+    for (std::int64_t i = first; i < last; ++i) {
+      const std::uint32_t magnitude = float_bits(x[i]) & 0x7fffffffu;
+      largest = magnitude > largest ? magnitude : largest;
     }
-    scales[begin / args.group] = scale;
+    const RowScale scale = row_scale(bits_float(largest));
+    for (std::int64_t i = first; i < first + args.group; ++i) {
+      args.data[row * args.stride + i] = round_activation((i < last ? x[i] : 0.0f) * scale.inverse);
+    }
+    args.scales[row * args.scale_stride + index] = scale.scale;
   }
 }
 
