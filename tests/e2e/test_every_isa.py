@@ -1,4 +1,4 @@
-"""Each instruction set of this machine gives the same bits alone and in a batch, and nearly the logits of the others."""
+"""Each instruction set of this machine gives the same bits alone and in a batch, and nearly the logits of the best."""
 
 import numpy as np
 import pytest

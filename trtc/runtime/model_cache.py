@@ -31,7 +31,7 @@ def cached_engine(model: str | Path, config: BuildConfig, progress: Progress | N
     """
     from trtc.checkpoint.reader import open_checkpoint
 
-    checkpoint = open_checkpoint(model)
+    checkpoint = open_checkpoint(model, progress=progress)
     name = _engine_name(checkpoint.path, checkpoint.fingerprint, config)
     directory = cache_dir() / "engines"
     engine = directory / name
@@ -41,7 +41,7 @@ def cached_engine(model: str | Path, config: BuildConfig, progress: Progress | N
         if not is_engine(engine):
             from trtc.build import build_engine
 
-            build_engine(checkpoint.path, engine, config, progress=progress)
+            build_engine(model, engine, config, progress=progress)
     return engine
 
 

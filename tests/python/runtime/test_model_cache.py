@@ -29,7 +29,7 @@ def model(tmp_path, monkeypatch):
     monkeypatch.setattr(
         trtc.checkpoint.reader,
         "open_checkpoint",
-        lambda model: SimpleNamespace(path=Path(model), fingerprint=(Path(model) / "weights").read_text()),
+        lambda model, progress=None: SimpleNamespace(path=Path(model), fingerprint=(Path(model) / "weights").read_text()),
     )
     model = tmp_path / "My Model"
     model.mkdir()

@@ -1,0 +1,73 @@
+import json
+import subprocess
+import sys
+
+import pytest
+
+from tests.python.cli.running import trtc
+from tests.tiny_models import save_tiny_model
+from trtc.build import build_engine
+from trtc.config import BuildConfig
+
+
+@pytest.fixture(scope="module")
+def engine(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("inspect")
+    model = save_tiny_model("gemma3_text", directory / "model")
+    build_engine(model, directory / "engine", BuildConfig(quant={"quant_algo": "w4a8"}, max_seq_len=64))
+    return directory / "engine"
+
+
+def test_the_tables_answer_what_people_ask(engine):
+    done = trtc("inspect", engine)
+    assert done.returncode == 0, done.stderr
+    for words in (
+        "gemma3_text",
+        "window        8 tokens",
+        "int4 (groups of 32)",
+        "bytes per token, bfloat16",
+        "64 tokens, prompt and output",
+        "portable or better",
+        "runs it with",
+        "fingerprint",
+        "rank0.engine",
+        "tokenizer.json",
+    ):
+        assert words in done.stdout, words
+
+
+def test_json_is_the_manifest(engine):
+    values = json.loads(trtc("inspect", engine, "--json").stdout)
+    assert values["model"]["model_type"] == "gemma3_text"
+    assert values["limits"]["max_seq_len"] == 64 and values["weights_verified"] is False
+    assert "kernel_calls" not in values
+
+
+def test_the_graph_lists_every_kernel_call(engine):
+    (calls,) = json.loads(trtc("inspect", engine, "--json", "--graph").stdout)["kernel_calls"]
+    assert [call["op"] for call in calls].count("attention") == 2
+    (window,) = {call["parameters"]["window"] for call in calls if call["op"] == "attention"} - {0}
+    assert window == 8
+    table = trtc("inspect", engine, "--graph").stdout
+    assert "Kernel calls of a step" in table and "paged" not in table and "kv_write" in table
+
+
+def test_verify_finds_a_flipped_bit(engine, tmp_path):
+    done = trtc("inspect", engine, "--verify")
+    assert done.returncode == 0 and "weights verified" in done.stdout
+    path = engine / "rank0.engine"
+    data = bytearray(path.read_bytes())
+    data[-100] ^= 1
+    path.write_bytes(data)
+    try:
+        broken = trtc("inspect", engine, "--verify")
+    finally:
+        data[-100] ^= 1
+        path.write_bytes(data)
+    assert broken.returncode == 1 and "is damaged" in broken.stderr
+
+
+def test_a_reader_that_stops_early_is_no_error(engine):
+    command = f"{sys.executable} -m trtc inspect {engine} --json --graph | head -1; echo ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True)
+    assert done.stderr == "" and done.stdout.splitlines()[0] == "{"
