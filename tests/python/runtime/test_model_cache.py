@@ -22,15 +22,15 @@ def fake_build(model, output, config, *, progress=None):
     (Path(output) / "engine.json").write_text("{}")
 
 
+def fake_checkpoint(model, progress=None):
+    return SimpleNamespace(path=Path(model), fingerprint=(Path(model) / "weights").read_text())
+
+
 @pytest.fixture
 def model(tmp_path, monkeypatch):
     monkeypatch.setenv("TRTC_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setattr(trtc.build, "build_engine", fake_build)
-    monkeypatch.setattr(
-        trtc.checkpoint.reader,
-        "open_checkpoint",
-        lambda model, progress=None: SimpleNamespace(path=Path(model), fingerprint=(Path(model) / "weights").read_text()),
-    )
+    monkeypatch.setattr(trtc.checkpoint.reader, "open_checkpoint", fake_checkpoint)
     model = tmp_path / "My Model"
     model.mkdir()
     (model / "weights").write_text("1")
