@@ -1,5 +1,6 @@
 #include "backend/cpu_backend.h"
 
+#include <cstdint>
 #include <cstring>
 #include <utility>
 
@@ -60,6 +61,11 @@ class CpuBackend final : public ModelBackend {
   void allocate_kv_cache(std::int32_t num_blocks) override {
     if (num_blocks_ != 0) throw ExecutorError("the KV cache is allocated already");
     if (num_blocks < 1) throw ExecutorError("got " + std::to_string(num_blocks) + " KV blocks, expected at least 1");
+    constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 46;  // far below where the sums overflow
+    if (static_cast<std::uint64_t>(num_blocks) > kMostBytes / plan_.model.kv_bytes_per_block) {
+      throw ExecutorError("got " + std::to_string(num_blocks) + " KV blocks of " +
+                          std::to_string(plan_.model.kv_bytes_per_block) + " bytes, more than any machine has");
+    }
     std::size_t total = 0;
     for (const engine::KvLayerRecord& layer : plan_.kv_layers) total += layer_bytes(layer, num_blocks);
     kv_memory_ = AnonymousMemory(total, "the KV cache of " + std::to_string(num_blocks) + " blocks");

@@ -209,6 +209,8 @@ class CallChecker {
     const engine::KvLayerRecord& layer = kv_layer(call_.ints[slot::kLayer]);
     const std::int64_t heads = call_.ints[slot::kHeads];
     require(heads >= 1 && heads % layer.kv_heads == 0, "heads");
+    require(layer.head_dim <= kernels::kMaxHeadDim && plan_.model.tokens_per_block <= kernels::kMaxBlockSize,
+            "head or block size");
     require(cols(slot::kQuery) == heads * layer.head_dim && cols(slot::kY) == cols(slot::kQuery), "columns");
     require(call_.ints[slot::kWindow] >= 0 && call_.floats[slot::kSoftcap] >= 0.0f, "window or soft cap");
   }

@@ -17,7 +17,8 @@ static_assert(std::endian::native == std::endian::little, "plan records are litt
 constexpr std::int32_t kMaxCount = 1 << 24;           // of tokens, sequences, heads and the like
 constexpr std::uint64_t kMaxFeatures = 1ull << 30;    // rows or columns of a weight
 constexpr std::uint64_t kMaxArenaBytes = 1ull << 46;  // far below where sums of sizes overflow
-constexpr std::uint32_t kMaxTokensPerBlock = 1u << 16;
+constexpr std::int32_t kMaxLayers = 1 << 16;
+constexpr std::int32_t kMaxTokensPerBlock = 1 << 16;
 
 template <typename Record>
 Record load(std::span<const std::byte> file, std::uint64_t offset) {
@@ -125,8 +126,9 @@ void check_model(const Plan& plan) {
                                    model.max_seq_len, model.max_logit_rows, model.tokens_per_block}) {
     if (!is_count(value)) plan.fail("a size in the model record is " + std::to_string(value));
   }
-  if (model.arena_bytes > kMaxArenaBytes || static_cast<std::uint32_t>(model.tokens_per_block) > kMaxTokensPerBlock) {
-    plan.fail("the model record asks for an impossible arena or block size");
+  if (model.arena_bytes > kMaxArenaBytes || model.num_layers > kMaxLayers ||
+      model.tokens_per_block > kMaxTokensPerBlock) {
+    plan.fail("the model record asks for an impossible arena, number of layers or block size");
   }
   if (plan.kv_layers.size() != static_cast<std::size_t>(model.num_layers)) {
     plan.fail("it has " + std::to_string(plan.kv_layers.size()) + " KV layers, expected " +

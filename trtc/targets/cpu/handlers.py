@@ -24,6 +24,7 @@ _STEP_INPUTS = {
     contract.LOGIT_ROW_IDS.name: StepInput.LOGIT_ROWS,
 }
 _EPSILON = 1e-5  # ONNX's default
+_MAX_HEAD_DIM = 512  # kMaxHeadDim of cpp/src/kernels/paged_attention.h
 
 
 def _step_input(node: ir.Node, index: int) -> StepInput:
@@ -178,6 +179,10 @@ def paged_attention(low: Lowering, node: ir.Node) -> None:
     kv_heads, head_dim = attributes["num_kv_heads"].as_int(), attributes["head_dim"].as_int()
     if layer in low.program.kv_layers:
         raise refused(node, f"layer {layer} has a PagedAttention already", "give every layer its own number")
+    if head_dim > _MAX_HEAD_DIM:
+        raise refused(
+            node, f"its heads have {head_dim} channels", f"the attention kernel takes at most {_MAX_HEAD_DIM}"
+        )
     low.program.kv_layers[layer] = KvLayer(kv_heads, head_dim, low.options.kv_dtype)
     query, key, value = (low.view(node, index) for index in range(3))
     low.program.call(Op.KV_WRITE, query.rows, node, {"key": key, "value": value}, (layer,))
