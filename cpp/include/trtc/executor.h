@@ -106,6 +106,8 @@ struct KvCacheConfig {
   double free_memory_fraction = 0.5;
 };
 
+// Each limit may lower, never raise, the engine's own. max_num_tokens also bounds the batch: every running sequence
+// takes one token of each step.
 struct SchedulerConfig {
   CapacitySchedulerPolicy policy = CapacitySchedulerPolicy::kGUARANTEED_NO_EVICT;
   bool enable_chunked_prefill = true;
@@ -153,7 +155,7 @@ class Executor {
   Executor& operator=(const Executor&) = delete;
 
   // Checks the request against the engine's limits at once: RequestError names the field and the numbers.
-  // ExecutorError after shutdown or a worker failure.
+  // ExecutorError when the queue is full, after shutdown or a worker failure. enqueueRequests takes all or none.
   IdType enqueueRequest(const Request& request);
   std::vector<IdType> enqueueRequests(const std::vector<Request>& requests);
 
