@@ -40,19 +40,18 @@ def write_model_gguf(model: PreTrainedModel, path: Path, **extra_metadata: Any) 
 
 
 def write_byte_tokenizer(writer: gguf.GGUFWriter, vocab_size: int) -> None:
-    """A byte-level vocabulary without merges, padded to ``vocab_size``."""
+    """A byte-level vocabulary with one merge, padded to ``vocab_size``."""
     from tests.tiny_models import byte_characters
 
-    tokens = [*byte_characters(), "<s>", "</s>"]
+    tokens = [*byte_characters(), "<s>", "</s>", "ab"]
     tokens = (tokens + [f"[PAD{i}]" for i in range(vocab_size)])[:vocab_size]
     writer.add_tokenizer_model("gpt2")
     writer.add_tokenizer_pre("gpt-2")
     writer.add_token_list(tokens)
     writer.add_token_types([3 if token in ("<s>", "</s>") else 1 for token in tokens])
-    writer.add_token_merges(["a b"] if "ab" in tokens else [])
-    if vocab_size > 257:
-        writer.add_bos_token_id(256)
-        writer.add_eos_token_id(257)
+    writer.add_token_merges(["a b"])
+    writer.add_bos_token_id(256)
+    writer.add_eos_token_id(257)
 
 
 def finish(writer: gguf.GGUFWriter) -> Path:

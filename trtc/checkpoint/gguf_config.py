@@ -30,12 +30,19 @@ class Keys:
         self._asked.add(key)
         return self._metadata.get(self._prefix + key, default)
 
-    def number(self, key: str, default: float | int | None = None) -> Any:
-        """A number; an integer stays one. Raises CheckpointError when it is missing or something else."""
+    def size(self, key: str, default: int | None = None) -> int:
+        """A positive integer. Raises CheckpointError when it is missing or something else."""
         value = self.get(key, default)
-        if isinstance(value, bool) or not isinstance(value, (int, float)):
-            raise CheckpointError(f"GGUF metadata {self._prefix}{key} is {value!r}, expected a number")
+        if isinstance(value, bool) or not isinstance(value, int) or value <= 0:
+            raise CheckpointError(f"GGUF metadata {self._prefix}{key} is {value!r}, expected a positive integer")
         return value
+
+    def number(self, key: str, default: float | None = None) -> float:
+        """A positive, finite number. Raises CheckpointError when it is missing or something else."""
+        value = self.get(key, default)
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < float("inf"):
+            raise CheckpointError(f"GGUF metadata {self._prefix}{key} is {value!r}, expected a positive number")
+        return float(value)
 
     def finish(self) -> None:
         """Raises CheckpointError for a key that was not asked for, unless its value switches the thing off."""
@@ -54,6 +61,10 @@ def config_from_gguf(
     Raises CheckpointError when a key is missing, malformed or not understood.
     """
     keys = Keys(metadata, architecture)
+    if keys.size("block_count") > len(tensor_names):
+        raise CheckpointError(
+            f"GGUF metadata {architecture}.block_count exceeds the {len(tensor_names)} tensors of the file"
+        )
     config = _BUILDERS[architecture](keys, tensor_names, factors)
     config["vocab_size"] = _vocab_size(metadata)
     config["tie_word_embeddings"] = "output.weight" not in tensor_names
@@ -73,19 +84,19 @@ def _vocab_size(metadata: Mapping[str, Any]) -> int:
 
 def _decoder(keys: Keys) -> dict[str, Any]:
     """What the RMSNorm decoders share."""
-    heads, hidden = keys.number("attention.head_count"), keys.number("embedding_length")
-    head_dim = keys.number("attention.key_length", hidden // heads if heads else 0)
+    heads, hidden = keys.size("attention.head_count"), keys.size("embedding_length")
+    head_dim = keys.size("attention.key_length", hidden // heads)
     return {
         "hidden_act": "silu",
         "hidden_size": hidden,
-        "intermediate_size": keys.number("feed_forward_length"),
-        "num_hidden_layers": keys.number("block_count"),
+        "intermediate_size": keys.size("feed_forward_length"),
+        "num_hidden_layers": keys.size("block_count"),
         "num_attention_heads": heads,
-        "num_key_value_heads": keys.number("attention.head_count_kv", heads),
+        "num_key_value_heads": keys.size("attention.head_count_kv", heads),
         "head_dim": head_dim,
-        "max_position_embeddings": keys.number("context_length"),
+        "max_position_embeddings": keys.size("context_length"),
         "rms_norm_eps": keys.number("attention.layer_norm_rms_epsilon"),
-        "rope_theta": float(keys.number("rope.freq_base", 10000.0)),
+        "rope_theta": keys.number("rope.freq_base", 10000.0),
         **_rope_scaling(keys),
     }
 
@@ -108,7 +119,7 @@ def _rope_scaling(keys: Keys) -> dict[str, Any]:
 
 
 def _require_full_rotary(keys: Keys, config: dict[str, Any]) -> None:
-    rotary = keys.number("rope.dimension_count", config["head_dim"])
+    rotary = keys.size("rope.dimension_count", config["head_dim"])
     if rotary != config["head_dim"]:
         raise CheckpointError(
             f"GGUF metadata rope.dimension_count is {rotary}, expected the head size {config['head_dim']}"
@@ -179,9 +190,9 @@ def _gemma3(keys: Keys, tensor_names: frozenset[str], factors: Mapping[str, Arra
     pattern = keys.get("attention.sliding_window_pattern", _GEMMA3_PATTERN)
     return config | {
         "hidden_activation": "gelu_pytorch_tanh",
-        "rope_theta": float(keys.number("rope.freq_base", 1_000_000.0)),
-        "rope_local_base_freq": float(keys.number("rope.freq_base_swa", _GEMMA3_LOCAL_THETA)),
-        "sliding_window": keys.number("attention.sliding_window"),
+        "rope_theta": keys.number("rope.freq_base", 1_000_000.0),
+        "rope_local_base_freq": keys.number("rope.freq_base_swa", _GEMMA3_LOCAL_THETA),
+        "sliding_window": keys.size("attention.sliding_window"),
         "layer_types": [
             "full_attention" if full else "sliding_attention" for full in _full_layers(pattern, int(layers))
         ],
@@ -204,7 +215,7 @@ def _full_layers(pattern: object, layers: int) -> list[bool]:
 def _phi3(keys: Keys, tensor_names: frozenset[str], factors: Mapping[str, Array]) -> dict[str, Any]:
     config = {"model_type": "phi3", "architectures": ["Phi3ForCausalLM"], **_decoder(keys)}
     head_dim = config.pop("head_dim")
-    rotary = keys.number("rope.dimension_count", head_dim)
+    rotary = keys.size("rope.dimension_count", head_dim)
     if rotary != head_dim:
         config["partial_rotary_factor"] = rotary / head_dim
     config["sliding_window"] = keys.get("attention.sliding_window") or None
@@ -233,11 +244,11 @@ def _gpt2(keys: Keys, tensor_names: frozenset[str], factors: Mapping[str, Array]
         "model_type": "gpt2",
         "architectures": ["GPT2LMHeadModel"],
         "activation_function": "gelu_new",
-        "n_positions": keys.number("context_length"),
-        "n_embd": keys.number("embedding_length"),
-        "n_inner": keys.number("feed_forward_length"),
-        "n_layer": keys.number("block_count"),
-        "n_head": keys.number("attention.head_count"),
+        "n_positions": keys.size("context_length"),
+        "n_embd": keys.size("embedding_length"),
+        "n_inner": keys.size("feed_forward_length"),
+        "n_layer": keys.size("block_count"),
+        "n_head": keys.size("attention.head_count"),
         "layer_norm_epsilon": keys.number("attention.layer_norm_epsilon"),
     }
 

@@ -159,6 +159,18 @@ def test_metadata_that_changes_the_mathematics_is_refused(tmp_path: Path) -> Non
         open_checkpoint(path)
 
 
+def test_layer_count_beyond_the_tensors_is_refused(tmp_path: Path) -> None:
+    metadata = {"gemma3.block_count": 2**32 - 1}
+    with pytest.raises(CheckpointError, match=r"gemma3\.block_count exceeds the 1 tensors of the file"):
+        config_from_gguf(metadata, "gemma3", frozenset({"token_embd.weight"}), {})
+
+
+@pytest.mark.parametrize("value", [0, "four", -1, 2.5, None])
+def test_sizes_must_be_positive_integers(value: object) -> None:
+    with pytest.raises(CheckpointError, match=r"llama\.block_count is .*, expected a positive integer"):
+        config_from_gguf({"llama.block_count": value}, "llama", frozenset({"token_embd.weight"}), {})
+
+
 def test_ggml_type_without_dequantizer_is_named(tmp_path: Path) -> None:
     writer = gguf.GGUFWriter(tmp_path / "x.gguf", "qwen2")
     _qwen2_keys(writer)
@@ -174,7 +186,7 @@ def _qwen2_keys(writer: gguf.GGUFWriter) -> None:
     writer.add_feed_forward_length(9)
     writer.add_head_count(4)
     writer.add_layer_norm_rms_eps(1e-6)
-    write_byte_tokenizer(writer, 258)
+    write_byte_tokenizer(writer, 259)
 
 
 def _with_tensors(path: Path, extra: dict[str, np.ndarray]) -> Path:
@@ -204,7 +216,7 @@ def _llama_config(table: np.ndarray) -> dict[str, Any]:
         "llama.rope.freq_base": 500000.0,
         "tokenizer.ggml.tokens": ["a"],
     }
-    return config_from_gguf(metadata, "llama", frozenset(), {"rope_freqs.weight": table})
+    return config_from_gguf(metadata, "llama", frozenset({"token_embd.weight"}), {"rope_freqs.weight": table})
 
 
 def _llama3_table(theta: float, head_dim: int, scaling: dict[str, Any]) -> np.ndarray:

