@@ -44,7 +44,7 @@ def open_hf_directory(directory: Path) -> Checkpoint:
         parts.append(header)
     _check_index(directory, tensors)
     extra = [directory / name for name in TOKENIZER_FILES if (directory / name).is_file()]
-    source = str(config.get("_name_or_path") or directory.name)
+    source = str(config.get("_name_or_path") or directory.resolve().name)
     tokenizer = HfTokenizerFiles(directory)
     return Checkpoint(directory, source, config, tensors, fingerprint_of(parts, [*files, *extra]), tokenizer)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from trtc.checkpoint.checkpoint import Checkpoint
@@ -23,7 +24,8 @@ def open_checkpoint(model: str | Path, *, progress: Progress | None = None) -> C
     if path.is_file():
         return open_gguf(path)
     if not path.exists() and is_hub_id(str(model)):
-        path = download(str(model), progress)
+        snapshot = download(str(model), progress)
+        return replace(_open_directory(snapshot), source=f"{model}@{snapshot.name}")
     if not path.is_dir():
         raise CheckpointError(
             f"{model} does not exist; expected a Hugging Face model directory, a .gguf file or a hub id like org/name"

@@ -50,7 +50,7 @@ def test_only_the_needed_files_are_asked_for_and_progress_is_in_bytes(
     monkeypatch.setattr(huggingface_hub, "snapshot_download", snapshot_download)
     reports: list[tuple[str, int, int]] = []
     checkpoint = open_checkpoint("org/name", progress=lambda *report: reports.append(report))
-    assert checkpoint.path == tmp_path
+    assert (checkpoint.path, checkpoint.source) == (tmp_path, f"org/name@{tmp_path.name}")
     assert not any("bin" in pattern or pattern == "*" for pattern in asked["org/name"])
     assert {"config.json", "model.safetensors", "tokenizer.json"} <= set(asked["org/name"])
     assert ("download", 40, 100) in reports and {total for _, _, total in reports} == {100}
