@@ -1,6 +1,6 @@
 """Prompts of different kinds for the demo model."""
 
-LONG = " ".join(f"Item {number}: the river bends {number % 7 + 1} times before the mill." for number in range(1, 30))
+LONG = " ".join(f"Item {number}: the river bends {number % 7 + 1} times before the mill." for number in range(1, 16))
 
 PROMPTS: dict[str, str] = {
     "fact": "The capital of France is",

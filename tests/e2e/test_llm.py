@@ -85,10 +85,8 @@ def test_a_stop_token_ends_the_output_and_is_its_reason(llm):
 
 
 def test_bad_words_are_not_said(llm):
-    first = llm.generate(PROMPTS["fact"], SamplingParams(max_tokens=8)).outputs[0].text
-    assert "Paris" in first
-    output = llm.generate(PROMPTS["fact"], SamplingParams(max_tokens=8, bad="Paris")).outputs[0]
-    assert "Paris" not in output.text
+    assert "Paris" in llm.chat(QUESTION, SamplingParams(max_tokens=16)).outputs[0].text
+    assert "Paris" not in llm.chat(QUESTION, SamplingParams(max_tokens=16, bad="Paris")).outputs[0].text
 
 
 def test_several_outputs_differ_and_the_first_is_as_if_alone(llm):
@@ -186,7 +184,7 @@ def test_what_the_engine_can_never_serve_is_refused_at_once(llm, prompt, params,
     with pytest.raises(RequestError, match=message):
         llm.generate(prompt, SamplingParams(**params))
     with pytest.raises(RequestError, match=r"^inputs\[1\]: "):
-        llm.generate(["fine", prompt], SamplingParams(**params))
+        llm.generate(["fine", prompt], [SamplingParams(), SamplingParams(**params)])
 
 
 def test_save_copies_an_engine_that_runs(llm, tmp_path):

@@ -45,5 +45,5 @@ def test_greedy_tokens_are_those_of_transformers(reference, outputs, kind):
             assert best - second <= NEAR_TIE and theirs[position][token] == second
             return
         np.testing.assert_allclose(
-            output.generation_logits[position], theirs[position], atol=1e-3 * np.abs(theirs).max()
+            output.generation_logits[position], theirs[position], atol=2e-4 * np.abs(theirs).max()
         )
