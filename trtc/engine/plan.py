@@ -1,4 +1,4 @@
-"""The plan as Python values, and its bytes: ``encode_plan`` writes them, ``read_plan`` checks and reads them."""
+"""The plan as Python values, and its bytes: ``encode_plan`` writes them, ``open_plan`` checks and reads them."""
 
 from __future__ import annotations
 
@@ -175,8 +175,31 @@ def _pack_call(call: Call, names: dict[str, int]) -> bytes:
     )
 
 
-def read_plan(path: Path) -> Plan:
-    """The checked plan of a rank file; reads nothing of the weights.
+@dataclass(frozen=True)
+class PlanFile:
+    """The bytes before the weights, whole and undamaged; records are decoded when asked for."""
+
+    path: Path
+    header: dict[str, Any]
+    data: bytes
+
+    @property
+    def engine_hash(self) -> str:
+        digest: bytes = self.header["engine_hash"]
+        return digest.hex()
+
+    def decode(self) -> Plan:
+        """Raises EngineError when a record holds what this version does not know."""
+        try:
+            return _decode(self.header, self.data)
+        except (struct.error, ValueError, IndexError) as error:
+            raise EngineError(
+                f"{self.path}: the plan holds an invalid record ({error}); build the engine again"
+            ) from error
+
+
+def open_plan(path: Path) -> PlanFile:
+    """Reads nothing of the weights.
 
     Raises EngineError when the file is not an engine, is of another format version, truncated or altered.
     """
@@ -189,10 +212,12 @@ def read_plan(path: Path) -> Plan:
     zeroed = fmt.HEADER.pack({**header, "plan_crc32": 0})
     if zlib.crc32(zeroed + data[fmt.HEADER.size :]) != header["plan_crc32"]:
         raise EngineError(f"{path}: the plan's checksum does not match: the file is damaged; build the engine again")
-    try:
-        return _decode(header, data)
-    except (struct.error, ValueError, IndexError) as error:
-        raise EngineError(f"{path}: the plan holds an invalid record ({error}); build the engine again") from error
+    return PlanFile(path, header, data)
+
+
+def read_plan(path: Path) -> Plan:
+    """``open_plan`` and ``decode``."""
+    return open_plan(path).decode()
 
 
 def _check_header(path: Path, head: bytes, size: int) -> dict[str, Any]:

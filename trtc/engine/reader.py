@@ -6,20 +6,26 @@ import hashlib
 import mmap
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from trtc.engine.manifest import FileEntry, Manifest, RankEntry, load_manifest
-from trtc.engine.plan import Plan, read_plan
+from trtc.engine.plan import Plan, PlanFile, open_plan
 from trtc.errors import EngineError
 
 
 @dataclass(frozen=True)
 class Engine:
-    """An opened engine directory; ``plans`` has one plan per rank."""
+    """An opened engine directory; one plan file per rank."""
 
     directory: Path
     manifest: Manifest
-    plans: tuple[Plan, ...]
+    plan_files: tuple[PlanFile, ...]
+
+    @cached_property
+    def plans(self) -> tuple[Plan, ...]:
+        """The decoded plans; running an engine does not need them."""
+        return tuple(file.decode() for file in self.plan_files)
 
     def verify_weights(self, progress: Callable[[int, int], None] | None = None) -> None:
         """Hash every weight. ``progress(bytes done, bytes in all)``. Raises EngineError naming the first bad one."""
@@ -81,11 +87,11 @@ def _read(path: Path) -> bytes:
         raise EngineError(f"{path} cannot be read: {error.strerror}") from error
 
 
-def _check_rank(directory: Path, rank: RankEntry) -> Plan:
+def _check_rank(directory: Path, rank: RankEntry) -> PlanFile:
     path = directory / rank.name
     _check_size(path, rank.bytes)
     try:
-        plan = read_plan(path)
+        plan = open_plan(path)
     except OSError as error:
         raise EngineError(f"{path} cannot be read: {error.strerror}") from error
     if plan.engine_hash != rank.engine_hash:
