@@ -58,7 +58,10 @@ def test_an_empty_prompt_on_standard_input_is_wrong_usage():
     [
         (["build", "/no/such/model", "-o", "{tmp}/engine"], "/no/such/model does not exist"),
         (["build", "/no/such/model", "-o", "{tmp}/engine", "--tp-size", "2"], "yet; use tp_size 1"),
-        (["build", "/no/such/model", "-o", "{tmp}/engine", "--dump-graph", "fusion"], "there is no phase 'fusion'"),
+        (
+            ["build", "/no/such/model", "-o", "{tmp}/engine", "--dump-graph", "fusion"],
+            "dump_graph names 'fusion', which is no phase",
+        ),
         (["build", "/no/such/model", "-o", "{tmp}/engine", "--max-batch-size", "600"], "exceeds max_num_tokens 512"),
         (["run", "{tmp}", "--prompt", "hi"], "is not an engine; make one with: trtc build MODEL"),
         (["run", "{tmp}", "--prompt", "hi", "--top-p", "0"], "SamplingParams.top_p: got 0.0"),
