@@ -32,7 +32,9 @@ def run(
         bool, typer.Option("--chat", help="Talk through the model's chat template.", rich_help_panel=_WHAT)
     ] = False,
     system: Annotated[str | None, typer.Option(help="With --chat: the system message.", rich_help_panel=_WHAT)] = None,
-    max_tokens: Annotated[int, typer.Option(min=1, help="Longest output.", rich_help_panel=_SAMPLING)] = 512,
+    max_tokens: Annotated[
+        int, typer.Option(min=1, help="Longest output; less where the engine has no room.", rich_help_panel=_SAMPLING)
+    ] = 512,
     min_tokens: Annotated[int | None, typer.Option(min=0, rich_help_panel=_SAMPLING)] = None,
     temperature: Annotated[
         float | None, typer.Option(min=0.0, help="0, the default: greedy.", rich_help_panel=_SAMPLING)

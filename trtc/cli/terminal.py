@@ -113,7 +113,12 @@ def stage_progress(enabled: bool = True) -> Iterator[Callable[[str, int, int], N
                 tasks[stage] = bars.add_task(stage, total=total)
             bars.update(tasks[stage], completed=done, total=total)
 
-        yield show
+        try:
+            yield show
+        except BaseException:  # what went wrong will be said; half a bar says nothing
+            for task in tasks.values():
+                bars.remove_task(task)
+            raise
 
 
 def write_stdout(text: str) -> None:

@@ -184,7 +184,7 @@ class LLM:
             streaming=streaming,
             cache_salt=cache_salt,
         )
-        if params.stop_strings and self.tokenizer is None:
+        if params.stop and self.tokenizer is None:
             raise RequestError("stop: text needs the tokenizer, which was left out; use stop_token_ids")
         request_id, queue = self._dispatcher.submit(request, ResponseDecoder(params, self.tokenizer))
         return RequestOutput(request_id, text, token_ids, params.n, streaming, queue, self._dispatcher.abort)

@@ -31,7 +31,7 @@ def make_request(
     return _core.Request(
         input_token_ids=prompt_token_ids,
         max_tokens=params.max_tokens,
-        streaming=streaming or bool(params.stop_strings),
+        streaming=streaming or bool(params.stop),
         sampling_config=_core.SamplingConfig(
             num_return_sequences=params.n,
             temperature=params.temperature,
@@ -67,7 +67,7 @@ def _end_ids(params: SamplingParams, end_ids: tuple[int, ...]) -> tuple[int | No
 
 def _bad_words(params: SamplingParams, tokenizer: Tokenizer | None) -> list[list[int]]:
     words = [[i] for i in params.bad_token_ids or ()]
-    for text in params.bad_strings:
+    for text in params.bad or ():
         if tokenizer is None:
             raise RequestError("bad: text needs the tokenizer, which was left out; use bad_token_ids")
         for spelling in dict.fromkeys((text, " " + text.lstrip(" "))):

@@ -81,7 +81,7 @@ class _Sequence:
         self._tokens = 0
         self._last_token: int | None = None
         self._cumulative_logprob = 0.0
-        self._stop = StopStrings(params.stop_strings, params.include_stop_str_in_output)
+        self._stop = StopStrings(params.stop or (), params.include_stop_str_in_output)
         self._detokenizer = (
             None
             if tokenizer is None

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from trtc.config import Settings
 from trtc.errors import RequestError, TrtcError
 
 _INT32_MAX = 2**31 - 1
 TokenId = Annotated[int, Field(ge=0, le=_INT32_MAX)]
-Text = Annotated[str, Field(min_length=1)]
+Texts = Annotated[
+    tuple[Annotated[str, Field(min_length=1)], ...], BeforeValidator(lambda value: _as_list(value))
+]  # one string is as good as a list of one
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 
 
@@ -40,10 +42,10 @@ class SamplingParams(Settings):
 
     end_id: int | None = Field(None, ge=-1, le=_INT32_MAX)  # None: the model's own; -1: none
     ignore_eos: bool = False
-    stop: Text | tuple[Text, ...] | None = None  # found in the text, wherever token borders fall
+    stop: Texts | None = None  # found in the text, wherever token borders fall
     stop_token_ids: tuple[TokenId, ...] | None = None
     include_stop_str_in_output: bool = False
-    bad: Text | tuple[Text, ...] | None = None  # as the tokenizer writes it, with and without a space before it
+    bad: Texts | None = None  # as the tokenizer writes it, with and without a space before it
     bad_token_ids: tuple[TokenId, ...] | None = None
 
     logprobs: int | None = Field(None, ge=0, le=_INT32_MAX)  # top-n per output token, besides the chosen one
@@ -62,14 +64,6 @@ class SamplingParams(Settings):
         chosen = (self.temperature, self.top_k, self.top_p, self.min_p)
         return self.temperature == 0 or self.top_k == 1 or all(value is None for value in chosen)
 
-    @property
-    def stop_strings(self) -> tuple[str, ...]:
-        return _as_tuple(self.stop)
-
-    @property
-    def bad_strings(self) -> tuple[str, ...]:
-        return _as_tuple(self.bad)
-
     @model_validator(mode="after")
     def _fields_agree(self) -> SamplingParams:
         if self.best_of not in (None, self.n):
@@ -83,7 +77,5 @@ class SamplingParams(Settings):
         return self
 
 
-def _as_tuple(value: str | tuple[str, ...] | None) -> tuple[str, ...]:
-    if value is None:
-        return ()
-    return (value,) if isinstance(value, str) else value
+def _as_list(value: Any) -> Any:
+    return [value] if isinstance(value, str) else value

@@ -40,7 +40,8 @@ def test_sampling_is_greedy_unless_a_distribution_is_asked_for(fields, greedy):
         ({"repetition_penalty": 0}, "SamplingParams.repetition_penalty: got 0"),
         ({"presence_penalty": float("inf")}, "SamplingParams.presence_penalty: got inf"),
         ({"stop": ""}, "SamplingParams.stop: got ''"),
-        ({"stop": ["x", ""]}, "SamplingParams.stop"),
+        ({"stop": ["x", ""]}, "SamplingParams.stop: got ''"),
+        ({"stop": [5]}, "SamplingParams.stop: got 5"),
         ({"stop_token_ids": [-1]}, "SamplingParams.stop_token_ids: got -1"),
         ({"logprobs": -1}, "SamplingParams.logprobs: got -1"),
         ({"max_tokens": 2**40}, "SamplingParams.max_tokens"),
@@ -69,5 +70,5 @@ def test_params_cannot_be_changed_after_they_were_checked():
 
 
 def test_one_stop_string_is_as_a_list_of_one():
-    assert SamplingParams(stop="x").stop_strings == SamplingParams(stop=["x"]).stop_strings == ("x",)
-    assert SamplingParams().stop_strings == ()
+    assert SamplingParams(stop="x") == SamplingParams(stop=["x"])
+    assert SamplingParams(stop="x").stop == ("x",)
