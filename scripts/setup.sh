@@ -30,30 +30,36 @@ make_venv() {
     fail "cannot make a virtual environment; on Debian and Ubuntu install the package python3-venv"
 }
 
-# source_hash: changes with everything that an installation depends on.
+# source_hash PATH...: changes with the files in these paths of the tree, and with the Python in use.
 source_hash() {
   (
     cd "$root"
     "$venv/bin/python" --version
-    find CMakeLists.txt pyproject.toml README.md cpp trtc model_recipes -type f \
-      ! -name '*.pyc' ! -name '*.so' -print0 | LC_ALL=C sort -z | xargs -0 sha256sum
+    find "$@" -type f ! -name '*.pyc' ! -name '*.so' -print0 | LC_ALL=C sort -z | xargs -0 sha256sum
   ) | sha256sum | cut -d' ' -f1
 }
 
-# install_trtc plain|test: builds and installs this tree unless the same one is there already. test adds the tools and
-# the extension modules that only tests use, so it also serves where plain is enough.
+# What an installation is made from. An editable one takes Python files where they are.
+compiled=(CMakeLists.txt pyproject.toml cpp)
+everything=("${compiled[@]}" README.md trtc model_recipes)
+
+# install_trtc plain|test: builds and installs this tree unless that is done already. test is editable and adds the tools
+# and the extension modules that only tests use, so it also serves where plain is enough.
 install_trtc() {
   local flavour=$1 stamp=$venv/trtc-installed hash
   make_venv
-  hash=$(source_hash)
+  hash=$(source_hash "${compiled[@]}")
   grep -qsx "test $hash" "$stamp" && return
-  [ "$flavour" = plain ] && grep -qsx "plain $hash" "$stamp" && return
+  if [ "$flavour" = plain ]; then
+    hash=$(source_hash "${everything[@]}")
+    grep -qsx "plain $hash" "$stamp" && return
+  fi
   command -v "${CXX:-c++}" >/dev/null || command -v g++ >/dev/null ||
     fail "no C++ compiler found; install g++ 11 or newer (Debian and Ubuntu: apt install g++)"
   rm -f "$stamp"
   if [ "$flavour" = test ]; then
     say "Installing trtc with what its tests need (compiles C++; some minutes the first time)"
-    SKBUILD_CMAKE_DEFINE=TRTC_BUILD_TESTING=ON "$venv/bin/pip" install --quiet "$root[test]"
+    SKBUILD_CMAKE_DEFINE=TRTC_BUILD_TESTING=ON "$venv/bin/pip" install --quiet --editable "$root[test]"
   else
     say "Installing trtc (compiles C++; a few minutes the first time)"
     "$venv/bin/pip" install --quiet "$root"
