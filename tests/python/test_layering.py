@@ -11,6 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.tiny_models import save_tiny_model
+from trtc.build import build_engine
+from trtc.config import BuildConfig, QuantAlgo, QuantConfig
+
 ROOT = Path(__file__).resolve().parents[2]
 
 # Lowest first. A module belongs to the longest prefix and may import its own layer and those before it.
@@ -145,10 +149,9 @@ sys.meta_path.insert(0, Blocker())
 """
 
 
-def run_blocked(code: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-c", BLOCKER + code], capture_output=True, text=True, cwd=ROOT, timeout=120, check=False
-    )
+def run_blocked(code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", BLOCKER + code, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=120, check=False)
 
 
 @pytest.mark.parametrize("module", [*SERVING_MODULES, *(m for m in MODULES if m.startswith("trtc.runtime."))])
@@ -159,3 +162,19 @@ def test_serving_module_imports_without_build_packages(module):
 
 def test_the_blocker_blocks():
     assert "serving must not import onnx" in run_blocked("import onnx").stderr
+
+
+GENERATE = """
+from trtc import LLM, SamplingParams
+with LLM(sys.argv[1]) as llm:
+    (chat,) = llm.generate([[{"role": "user", "content": "Hi"}]], SamplingParams(max_tokens=3, temperature=0.0))
+    print(len(chat.outputs[0].token_ids))
+"""
+
+
+def test_an_engine_answers_without_build_packages(tmp_path):
+    model = save_tiny_model("llama", tmp_path / "model")
+    build_engine(model, tmp_path / "engine", BuildConfig(quant=QuantConfig(quant_algo=QuantAlgo.W4A8)))
+    result = run_blocked(GENERATE, str(tmp_path / "engine"))
+    assert result.returncode == 0, result.stderr
+    assert int(result.stdout) in (1, 2, 3)
