@@ -75,7 +75,12 @@ def build_engine(
             reports = run_pipeline(graph, config, lambda phase, model: _dump(dumps, phase, model))
         with stages.run("pack weights"):
             target = get_target(config.target)
-            artifact = target.lower(graph, model_config, config, draft.rank_path(), stages.within("pack weights"))
+
+            def packed(_: str, done: int, total: int) -> None:
+                checkpoint.release_pages()
+                stages.progress("pack weights", done, total)
+
+            artifact = target.lower(graph, model_config, config, draft.rank_path(), packed)
         with stages.run("write engine"):
             manifest = draft.seal(
                 artifact=artifact,
@@ -139,10 +144,6 @@ class _Stages:
         yield
         self.seconds[stage] = time.perf_counter() - start
         self.progress(stage, 1, 1)
-
-    def within(self, stage: str) -> Progress:
-        """Progress of a stage's parts, reported under the stage's name."""
-        return lambda _, done, total: self.progress(stage, done, total)
 
 
 def _ignore(stage: str, done: int, total: int) -> None:

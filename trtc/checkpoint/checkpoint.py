@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+import mmap
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from trtc.checkpoint.tensor_handle import TensorHandle
+from trtc.checkpoint.tensor_handle import Array, TensorHandle
 
 
 class TokenizerSource(Protocol):
@@ -32,11 +33,18 @@ class Checkpoint:
     tensors: Mapping[str, TensorHandle]
     fingerprint: str
     tokenizer: TokenizerSource
+    mappings: tuple[Array, ...] = ()  # of the files that the tensors view
 
     def write_tokenizer(self, directory: Path) -> None:
         """Write tokenizer.json, tokenizer_config.json and, where there are such, chat_template.jinja and
         generation_config.json. Raises CheckpointError when the checkpoint has no tokenizer that can be read."""
         self.tokenizer.write(Path(directory))
+
+    def release_pages(self) -> None:
+        """Give back the memory of the file pages that reading has touched. Views stay valid and read them again."""
+        for mapping in self.mappings:
+            if isinstance(mapping.base, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
+                mapping.base.madvise(mmap.MADV_DONTNEED)
 
 
 def fingerprint_of(parts: list[bytes], files: list[Path]) -> str:

@@ -45,6 +45,7 @@ def open_gguf(path: Path) -> Checkpoint:
         tensors=tensors,
         fingerprint=fingerprint_of([b"gguf", json.dumps(config, sort_keys=True).encode(), header], [path]),
         tokenizer=GgufTokenizer(path, file.metadata),
+        mappings=(file.mapping,),
     )
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from trtc.checkpoint.checkpoint import Checkpoint, fingerprint_of
 from trtc.checkpoint.safetensors_reader import open_safetensors
-from trtc.checkpoint.tensor_handle import TensorHandle
+from trtc.checkpoint.tensor_handle import Array, TensorHandle
 from trtc.errors import CheckpointError
 
 SINGLE_FILE = "model.safetensors"
@@ -33,20 +33,22 @@ def open_hf_directory(directory: Path) -> Checkpoint:
         )
     config = read_json_object(config_path)
     tensors: dict[str, TensorHandle] = {}
+    mappings: list[Array] = []
     parts = [b"safetensors", json.dumps(config, sort_keys=True).encode()]
     files = _weight_files(directory)
     for file in files:
-        shard, header = open_safetensors(file)
+        shard, header, mapping = open_safetensors(file)
         twice = tensors.keys() & shard.keys()
         if twice:
             raise CheckpointError(f"{directory}: tensor {min(twice)} is in {file.name} and in an earlier shard")
         tensors.update(shard)
         parts.append(header)
+        mappings.append(mapping)
     _check_index(directory, tensors)
     extra = [directory / name for name in TOKENIZER_FILES if (directory / name).is_file()]
     source = str(config.get("_name_or_path") or directory.resolve().name)
-    tokenizer = HfTokenizerFiles(directory)
-    return Checkpoint(directory, source, config, tensors, fingerprint_of(parts, [*files, *extra]), tokenizer)
+    fingerprint = fingerprint_of(parts, [*files, *extra])
+    return Checkpoint(directory, source, config, tensors, fingerprint, HfTokenizerFiles(directory), tuple(mappings))
 
 
 def read_json_object(path: Path) -> dict[str, Any]:

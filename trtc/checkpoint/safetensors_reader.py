@@ -85,8 +85,8 @@ def read_header(path: Path) -> bytes:
         raise CheckpointError(f"{path} cannot be read: {error.strerror or error}") from error
 
 
-def open_safetensors(path: Path) -> tuple[dict[str, TensorHandle], bytes]:
-    """The tensors of one file, by name, and its header bytes.
+def open_safetensors(path: Path) -> tuple[dict[str, TensorHandle], bytes, Array]:
+    """The tensors of one file, by name, its header bytes, and the mapping that the tensors view.
 
     Raises CheckpointError when the file is unreadable, damaged, or uses a dtype that numpy has no word for.
     """
@@ -104,4 +104,4 @@ def open_safetensors(path: Path) -> tuple[dict[str, TensorHandle], bytes]:
             )
         offset = data_start + info["data_offsets"][0]
         tensors[name] = SafetensorsTensor(name, tuple(info["shape"]), dtype, info["dtype"], mapping, offset)
-    return tensors, header
+    return tensors, header, mapping
