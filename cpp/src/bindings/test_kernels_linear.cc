@@ -1,7 +1,5 @@
-#include <cstring>
-#include <vector>
-
 #include "bindings/test_arrays.h"
+#include "bindings/test_weight.h"
 #include "kernels/linear_ref.h"
 
 namespace trtc::bindings {
@@ -9,41 +7,8 @@ namespace {
 
 namespace py = pybind11;
 using kernels::KernelTable;
-using kernels::WeightFormat;
 using OptionalArray = std::optional<py::array>;
 using Blob = py::array_t<std::uint8_t, py::array::c_style>;
-
-// A packed [n, k] weight that owns its 64-byte-aligned blob.
-class TestWeight {
- public:
-  TestWeight(const std::string& format, std::int64_t n, std::int64_t k, int group, const Blob& blob)
-      : weight_{format_named(format), n, k, group, nullptr}, storage_(static_cast<std::size_t>(blob.size()) + 64) {
-    const auto size = static_cast<std::size_t>(blob.size());
-    if (size != kernels::packed_layout(weight_.format, n, k, group).total_bytes) {
-      throw std::invalid_argument("blob has another size than the layout");
-    }
-    const auto address = reinterpret_cast<std::uintptr_t>(storage_.data());
-    std::byte* aligned = storage_.data() + (64 - address % 64) % 64;
-    std::memcpy(aligned, blob.data(), size);
-    weight_.blob = aligned;
-  }
-  TestWeight(const TestWeight&) = delete;
-  TestWeight& operator=(const TestWeight&) = delete;
-
-  const kernels::PackedWeight& view() const { return weight_; }
-
- private:
-  static WeightFormat format_named(const std::string& name) {
-    if (name == "f32") return WeightFormat::kF32;
-    if (name == "bf16") return WeightFormat::kBf16;
-    if (name == "i8") return WeightFormat::kI8;
-    if (name == "i4") return WeightFormat::kI4;
-    throw std::invalid_argument("unknown format " + name);
-  }
-
-  kernels::PackedWeight weight_;
-  std::vector<std::byte> storage_;
-};
 
 kernels::LinearArgs linear_args(const TestWeight& weight, const py::array& y, const OptionalArray& x,
                                 const OptionalArray& q, const OptionalArray& q_scales, const OptionalArray& bias) {
@@ -115,13 +80,18 @@ void bind_embedding(py::module_& module) {
 
 }  // namespace
 
+void bind_test_timing(py::module_& module);  // test_kernels_timing.cc
+
 void bind_test_linear(py::module_& module) {
   py::class_<TestWeight>(module, "PackedWeight")
-      .def(py::init<const std::string&, std::int64_t, std::int64_t, int, const Blob&>(), py::arg("format"),
-           py::arg("n"), py::arg("k"), py::arg("group"), py::arg("blob"));
+      .def(py::init([](const std::string& format, std::int64_t n, std::int64_t k, int group, const Blob& blob) {
+             return TestWeight(format, n, k, group, blob.data(), static_cast<std::size_t>(blob.size()));
+           }),
+           py::arg("format"), py::arg("n"), py::arg("k"), py::arg("group"), py::arg("blob"));
   bind_linear(module);
   bind_quantize_rows(module);
   bind_embedding(module);
+  bind_test_timing(module);
 }
 
 }  // namespace trtc::bindings

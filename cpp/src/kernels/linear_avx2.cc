@@ -20,9 +20,12 @@ struct Vec {
   using F = Floats;
   using I = Ints;
   using W = Ints;
+  // Tile sizes, rows x panels, and panels side by side; as for AVX-512, an int8 tile may spill.
   static constexpr int kFloatTile = 4;
-  static constexpr int kIntTile = 2;
+  static constexpr int kIntTile = 8;
   static constexpr int kMaxPanels = 2;
+  static constexpr int kMinIntPanels = 1;
+  static constexpr int kBlockPanels = 1;
 
   static __m256i mask(int count) {
     return _mm256_cmpgt_epi32(_mm256_set1_epi32(count), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));

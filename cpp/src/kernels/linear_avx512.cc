@@ -19,9 +19,13 @@ struct Vec {
   using F = __m512;
   using I = __m512i;
   using W = __m512i;
+  // Tile sizes, rows x panels, and panels side by side. An int8 tile's float accumulators, used once per group, may
+  // wait on the stack.
   static constexpr int kFloatTile = 16;
-  static constexpr int kIntTile = 8;
+  static constexpr int kIntTile = 16;
   static constexpr int kMaxPanels = 4;
+  static constexpr int kMinIntPanels = 4;
+  static constexpr int kBlockPanels = 2;
 
   static __mmask16 mask(int count) { return static_cast<__mmask16>((1u << count) - 1u); }
   static F zero() { return _mm512_setzero_ps(); }

@@ -10,7 +10,7 @@
 #pragma GCC diagnostic pop
 
 #include "kernels/kernel_table.h"
-#include "kernels/linear_impl.h"
+#include "kernels/linear_tiles.h"
 
 namespace trtc::kernels::avx512_bf16 {
 namespace {
@@ -20,12 +20,14 @@ struct Vec {
   static __mmask16 mask(int count) { return static_cast<__mmask16>((1u << count) - 1u); }
   static F load(const float* p, int count) { return _mm512_maskz_loadu_ps(mask(count), p); }
   static void store(float* p, F x, int count) { _mm512_mask_storeu_ps(p, mask(count), x); }
+  static F zero() { return _mm512_setzero_ps(); }
   static F add(F a, F b) { return _mm512_add_ps(a, b); }
 };
 
 struct Bf16Kernel {
   static constexpr int kTile = 16;
   static constexpr int kMaxPanels = 4;
+  static constexpr int kMinPanels = 4;         // rounding activations is shared by the panels of a tile
   static constexpr std::int64_t kChunk = 256;  // k whose rounded activations wait on the stack
 
   // Rounds `count` activations; what follows up to a whole pair becomes zero.
@@ -44,25 +46,28 @@ struct Bf16Kernel {
     const std::byte* words = job.panel(panel);
     std::uint32_t pairs[R][kChunk / 2];
     __m512 acc[R][P];
-    for (int r = 0; r < R; ++r) {
-      for (int p = 0; p < P; ++p) acc[r][p] = _mm512_setzero_ps();
-    }
+    __m512i word[P];
+    zero_tile<Vec, R, P>(acc);
     for (std::int64_t begin = 0; begin < job.k; begin += kChunk) {
       const std::int64_t count = job.k - begin < kChunk ? job.k - begin : kChunk;
       for (int r = 0; r < R; ++r) round_row(x + r * job.args.x_stride + begin, count, pairs[r]);
       for (std::int64_t i = 0; i < (count + 1) / 2; ++i, words += kWordBytes) {
-        __m512i word[P];
-        for (int p = 0; p < P; ++p) word[p] = _mm512_loadu_si512(words + p * job.panel_bytes);
-        for (int r = 0; r < R; ++r) {
+        unroll<P>([&](auto p) TRTC_UNROLLED { word[p] = _mm512_loadu_si512(words + p * job.panel_bytes); });
+        unroll<R>([&](auto r) TRTC_UNROLLED {
           const __m512i pair = _mm512_set1_epi32(static_cast<std::int32_t>(pairs[r][i]));
-          for (int p = 0; p < P; ++p) {
+          unroll<P>([&](auto p) TRTC_UNROLLED {
             acc[r][p] =
                 _mm512_dpbf16_ps(acc[r][p], reinterpret_cast<__m512bh>(pair), reinterpret_cast<__m512bh>(word[p]));
-          }
-        }
+          });
+        });
       }
     }
-    finish_tile<Vec, R, P>(job, panel, row, acc);
+    add_bias_and_store<Vec, R, P>(job, panel, row, acc);
+  }
+
+  template <int P>
+  static void rows(const LinearJob& job, std::int64_t panel, Slice::Range rows) {
+    run_tiles<Bf16Kernel, P>(job, panel, rows);
   }
 };
 
