@@ -7,8 +7,12 @@ from tests.e2e.prompts import PROMPTS
 from trtc import LLM, KvCacheConfig, SamplingParams, _core
 
 LEVELS = ["portable", "avx2", "avx512", "avx512_bf16"]
-KINDS = ["one token", "fact", "chinese"]
-PARAMS = SamplingParams(max_tokens=3, ignore_eos=True, return_generation_logits=True)
+BATCH = [PROMPTS["fact"], PROMPTS["one token"]]
+PARAMS = SamplingParams(max_tokens=2, ignore_eos=True, return_generation_logits=True)
+
+# Largest relative distance of logits between instruction sets. With int8 activations a difference in a float's last
+# bit can move a rounding by a whole step, and through 30 layers that grows to what quantization itself costs.
+DISTANCE = {"smollm2_float32": 1e-4, "smollm2_int4": 0.15}
 
 
 def generate(engine, prompts):
@@ -16,20 +20,23 @@ def generate(engine, prompts):
         return [request.outputs[0] for request in llm.generate(prompts, PARAMS)]
 
 
+@pytest.fixture(scope="module", params=list(DISTANCE))
+def engine(request):
+    """(engine, its outputs with the best instruction set, allowed distance)"""
+    path = request.getfixturevalue(request.param)
+    return path, generate(path, BATCH), DISTANCE[request.param]
+
+
 @pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize("name", ["smollm2_float32", "smollm2_int4"])
-def test_an_isa_agrees_with_itself_and_nearly_with_the_best(request, monkeypatch, name, level):
+def test_an_isa_agrees_with_itself_and_nearly_with_the_best(engine, monkeypatch, level):
     if LEVELS.index(level) > LEVELS.index(_core.selected_isa()):
         pytest.skip(f"this machine has no {level}")
-    engine = request.getfixturevalue(name)
-    prompts = [PROMPTS[kind] for kind in KINDS]
-    best = generate(engine, prompts)
+    path, best, distance = engine
     monkeypatch.setenv("TRTC_CPU_ISA", level)
-    together = generate(engine, prompts)
-    for prompt, output in zip(prompts[:2], together, strict=False):
-        (alone,) = generate(engine, [prompt])
-        assert alone.token_ids == output.token_ids
-        np.testing.assert_array_equal(alone.generation_logits, output.generation_logits)
+    together = generate(path, BATCH)
+    (alone,) = generate(path, BATCH[:1])
+    assert alone.token_ids == together[0].token_ids
+    np.testing.assert_array_equal(alone.generation_logits, together[0].generation_logits)
     for output, reference in zip(together, best, strict=True):
         first, expected = output.generation_logits[0], reference.generation_logits[0]
-        np.testing.assert_allclose(first, expected, atol=2e-2 * np.abs(expected).max())
+        assert np.linalg.norm(first - expected) <= distance * np.linalg.norm(expected)
