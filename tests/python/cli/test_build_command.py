@@ -1,13 +1,11 @@
 import json
 import signal
-import subprocess
-import sys
 import time
 
 import onnx
 import pytest
 
-from tests.python.cli.running import trtc
+from tests.python.cli.running import start_trtc, trtc
 from tests.tiny_models import save_tiny_model
 
 
@@ -66,8 +64,7 @@ def test_graphs_are_saved_beside_the_engine_or_where_told(model, tmp_path):
 
 @pytest.mark.parametrize(("sent", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_an_interrupted_build_is_quiet_and_leaves_nothing(smollm2, tmp_path, sent, code):
-    command = [sys.executable, "-m", "trtc", "build", smollm2, "-o", tmp_path / "engine", "--dtype", "float32"]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process = start_trtc("build", smollm2, "-o", tmp_path / "engine", "--dtype", "float32")
     while not any(tmp_path.iterdir()) and process.poll() is None:
         time.sleep(0.01)
     process.send_signal(sent)

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from tests.python.cli.running import trtc
+from tests.python.cli.running import start_trtc, trtc
 from trtc import LLM, KvCacheConfig, SamplingParams
 
 QUESTION = "What is the capital of France?"
@@ -72,19 +72,7 @@ def test_a_prompt_that_does_not_fit_is_one_sentence(smollm2_int4):
 
 
 def test_ctrl_c_is_quiet(smollm2_int4):
-    command = [
-        sys.executable,
-        "-m",
-        "trtc",
-        "run",
-        smollm2_int4,
-        "-p",
-        "Count:",
-        "--ignore-eos",
-        "--max-tokens",
-        "2000",
-    ]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process = start_trtc("run", smollm2_int4, "-p", "Count:", "--ignore-eos", "--max-tokens", 2000)
     process.stdout.read(5)
     process.send_signal(signal.SIGINT)
     _, stderr = process.communicate(timeout=60)
