@@ -232,6 +232,10 @@ def test_shutdown_cancels_what_is_pending_and_wakes_who_waits() -> None:
         stopping = threading.Thread(target=held.executor.shutdown)
         waiting.start()
         stopping.start()
+        with pytest.raises(ExecutorError, match="shut down"):
+            while True:  # until shutdown has begun; only then may the step end
+                ids.append(held.executor.enqueue_request(request([1], 50)))
+                time.sleep(0.001)
         held.control.open()
         stopping.join()
         waiting.join()
