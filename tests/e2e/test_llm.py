@@ -225,6 +225,12 @@ def test_build_settings_do_not_go_with_a_built_engine(smollm2_int4, settings):
         LLM(smollm2_int4, **settings)
 
 
+@pytest.mark.parametrize("num_threads", [-1, 100_000])
+def test_an_impossible_number_of_threads_is_refused(smollm2_int4, num_threads):
+    with pytest.raises(ConfigError, match=f"num_threads: got {num_threads}, expected 0"):
+        LLM(smollm2_int4, num_threads=num_threads)
+
+
 def test_a_model_is_built_into_the_cache_once(smollm2, tmp_path, monkeypatch):
     monkeypatch.setenv("TRTC_CACHE_DIR", str(tmp_path))
     stages = []

@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any, Literal
 
 from trtc import _core
-from trtc.config import BuildConfig, KvCacheConfig, Mapping, QuantConfig, SchedulerConfig
+from trtc.config import BuildConfig, KvCacheConfig, QuantConfig, SchedulerConfig
 from trtc.engine.reader import open_engine
-from trtc.errors import ConfigError, EngineError, RequestError
+from trtc.errors import EngineError, RequestError
 from trtc.runtime.chat import Message
 from trtc.runtime.dispatcher import Dispatcher
 from trtc.runtime.inputs import PromptInput, encode_prompt, split_batch
-from trtc.runtime.model_cache import cached_engine, is_engine
+from trtc.runtime.llm_settings import build_settings, engine_directory, executor_config, params_of_each
 from trtc.runtime.request_output import RequestOutput
 from trtc.runtime.requests import make_request
 from trtc.runtime.response_decoder import ResponseDecoder
@@ -50,13 +50,11 @@ class LLM:
         skip_tokenizer_init: bool = False,
         progress: Callable[[str, int, int], None] | None = None,
     ) -> None:
-        build = _build_settings(build_config, dtype, quant_config, tensor_parallel_size)
-        self.engine_dir = _engine_directory(model, build, progress)
+        build = build_settings(build_config, dtype, quant_config, tensor_parallel_size)
+        self.engine_dir = engine_directory(model, build, progress)
         self._engine = open_engine(self.engine_dir)
         self.tokenizer = None if skip_tokenizer_init else Tokenizer.from_directory(self.engine_dir)
-        config = _executor_config(
-            kv_cache_config or KvCacheConfig(), scheduler_config or SchedulerConfig(), num_threads
-        )
+        config = executor_config(kv_cache_config or KvCacheConfig(), scheduler_config or SchedulerConfig(), num_threads)
         self._executor = _core.Executor(str(self.engine_dir), config)
         self._dispatcher = Dispatcher(self._executor)
         # Runs when this object goes, at the latest when Python exits: the threads must end before the interpreter.
@@ -86,7 +84,7 @@ class LLM:
         served; nothing is left running then.
         """
         prompts, batched = split_batch(inputs)
-        params = _params_of_each(sampling_params, len(prompts))
+        params = params_of_each(sampling_params, len(prompts))
         requests: list[RequestOutput] = []
         try:
             for index, (prompt, own) in enumerate(zip(prompts, params, strict=True)):
@@ -188,60 +186,6 @@ class LLM:
             raise RequestError("stop: text needs the tokenizer, which was left out; use stop_token_ids")
         request_id, queue = self._dispatcher.submit(request, ResponseDecoder(params, self.tokenizer))
         return RequestOutput(request_id, text, token_ids, params.n, streaming, queue, self._dispatcher.abort)
-
-
-def _build_settings(
-    config: BuildConfig | None, dtype: str, quant: QuantConfig | None, tp_size: int
-) -> BuildConfig | None:
-    """The settings to build with; None when none was given."""
-    changes: dict[str, Any] = {}
-    if dtype != "auto":
-        changes["dtype"] = dtype
-    if quant is not None:
-        changes["quant"] = quant
-    if tp_size != 1:
-        changes["mapping"] = Mapping(tp_size=tp_size)
-    if not changes:
-        return config
-    return BuildConfig(**{**(dict(config) if config is not None else {}), **changes})
-
-
-def _engine_directory(
-    model: str | Path, build: BuildConfig | None, progress: Callable[[str, int, int], None] | None
-) -> Path:
-    if not is_engine(model):
-        return cached_engine(model, build or BuildConfig(), progress)
-    if build is not None:
-        raise ConfigError(
-            f"{model} is a built engine, whose dtype, quantization and limits are fixed; leave out the build settings, "
-            "or pass the checkpoint to build another"
-        )
-    return Path(model).expanduser()
-
-
-def _executor_config(kv_cache: KvCacheConfig, scheduler: SchedulerConfig, num_threads: int) -> _core.ExecutorConfig:
-    if num_threads < 0:
-        raise ConfigError(f"num_threads: got {num_threads}, expected 0 (every usable core) or more")
-    return _core.ExecutorConfig(
-        scheduler_config=_core.SchedulerConfig(
-            policy=getattr(_core.CapacitySchedulerPolicy, scheduler.capacity_scheduler_policy),
-            enable_chunked_prefill=scheduler.enable_chunked_prefill,
-            max_batch_size=scheduler.max_batch_size,
-            max_num_tokens=scheduler.max_num_tokens,
-        ),
-        kv_cache_config=_core.KvCacheConfig(**dict(kv_cache)),
-        num_threads=num_threads,
-    )
-
-
-def _params_of_each(params: SamplingParams | Sequence[SamplingParams] | None, count: int) -> list[SamplingParams]:
-    if params is None or isinstance(params, SamplingParams):
-        return [params or SamplingParams()] * count
-    if len(params) != count:
-        raise RequestError(
-            f"sampling_params: got {len(params)} for {count} prompts, expected one for all or one for each"
-        )
-    return list(params)
 
 
 def _with_progress(requests: list[RequestOutput]) -> Iterable[RequestOutput]:

@@ -1,19 +1,11 @@
 import numpy as np
 import pytest
 
-from tests.tiny_models import BOS, save_tiny_tokenizer
+from tests.tiny_models import BOS
 from trtc import RequestError, SamplingParams
 from trtc.runtime.inputs import encode_prompt, split_batch
-from trtc.runtime.tokenizer import Tokenizer
 
 CHAT = [{"role": "user", "content": "hi"}]
-
-
-@pytest.fixture(scope="module")
-def tokenizer(tmp_path_factory):
-    directory = tmp_path_factory.mktemp("tokenizer")
-    save_tiny_tokenizer(directory)
-    return Tokenizer.from_directory(directory)
 
 
 @pytest.mark.parametrize(
@@ -30,25 +22,25 @@ def test_an_empty_list_is_an_empty_batch():
     assert split_batch([]) == ([], True)
 
 
-def test_text_gets_special_tokens_unless_told_otherwise(tokenizer):
-    assert encode_prompt("hi", tokenizer, SamplingParams()) == ("hi", [BOS, *b"hi"])
-    assert encode_prompt("hi", tokenizer, SamplingParams(add_special_tokens=False)) == ("hi", [*b"hi"])
+def test_text_gets_special_tokens_unless_told_otherwise(byte_tokenizer):
+    assert encode_prompt("hi", byte_tokenizer, SamplingParams()) == ("hi", [BOS, *b"hi"])
+    assert encode_prompt("hi", byte_tokenizer, SamplingParams(add_special_tokens=False)) == ("hi", [*b"hi"])
 
 
-def test_token_ids_are_taken_as_they_are(tokenizer):
-    assert encode_prompt([5, 6], tokenizer, SamplingParams()) == (None, [5, 6])
+def test_token_ids_are_taken_as_they_are(byte_tokenizer):
+    assert encode_prompt([5, 6], byte_tokenizer, SamplingParams()) == (None, [5, 6])
     assert encode_prompt(np.array([5, 6], np.int64), None, SamplingParams()) == (None, [5, 6])
     assert encode_prompt({"prompt_token_ids": [5, 6]}, None, SamplingParams()) == (None, [5, 6])
 
 
-def test_messages_go_through_the_chat_template_with_one_bos(tokenizer):
-    text, ids = encode_prompt(CHAT, tokenizer, SamplingParams())
+def test_messages_go_through_the_chat_template_with_one_bos(byte_tokenizer):
+    text, ids = encode_prompt(CHAT, byte_tokenizer, SamplingParams())
     assert text is not None and text.startswith("<s><|im_start|>user\nhi<|im_end|>")
     assert ids[0] == BOS and ids.count(BOS) == 1
 
 
-def test_truncation_keeps_the_last_tokens(tokenizer):
-    assert encode_prompt([1, 2, 3, 4], tokenizer, SamplingParams(truncate_prompt_tokens=3)) == (None, [2, 3, 4])
+def test_truncation_keeps_the_last_tokens(byte_tokenizer):
+    assert encode_prompt([1, 2, 3, 4], byte_tokenizer, SamplingParams(truncate_prompt_tokens=3)) == (None, [2, 3, 4])
 
 
 @pytest.mark.parametrize(
@@ -66,9 +58,9 @@ def test_truncation_keeps_the_last_tokens(tokenizer):
         ([{"role": "user"}], r"messages\[0\].content"),
     ],
 )
-def test_what_is_no_prompt_is_refused(tokenizer, prompt, message):
+def test_what_is_no_prompt_is_refused(byte_tokenizer, prompt, message):
     with pytest.raises(RequestError, match=message):
-        encode_prompt(prompt, tokenizer, SamplingParams())
+        encode_prompt(prompt, byte_tokenizer, SamplingParams())
 
 
 def test_text_without_a_tokenizer_is_refused():
@@ -77,6 +69,6 @@ def test_text_without_a_tokenizer_is_refused():
             encode_prompt(prompt, None, SamplingParams())
 
 
-def test_a_prompt_without_tokens_is_refused(tokenizer):
+def test_a_prompt_without_tokens_is_refused(byte_tokenizer):
     with pytest.raises(RequestError, match="has no tokens"):
-        encode_prompt("", tokenizer, SamplingParams(add_special_tokens=False))
+        encode_prompt("", byte_tokenizer, SamplingParams(add_special_tokens=False))

@@ -7,19 +7,10 @@ import threading
 import pytest
 
 from tests.python.runtime.scripted_executor import ScriptedExecutor, response
-from tests.tiny_models import save_tiny_tokenizer
 from trtc import ExecutorError, SamplingParams
 from trtc.runtime.dispatcher import Dispatcher
 from trtc.runtime.request_output import RequestOutput
 from trtc.runtime.response_decoder import ResponseDecoder
-from trtc.runtime.tokenizer import Tokenizer
-
-
-@pytest.fixture(scope="module")
-def tokenizer(tmp_path_factory):
-    directory = tmp_path_factory.mktemp("tokenizer")
-    save_tiny_tokenizer(directory)
-    return Tokenizer.from_directory(directory)
 
 
 @pytest.fixture
@@ -35,10 +26,10 @@ def dispatcher(executor):
 
 
 @pytest.fixture
-def start(dispatcher, tokenizer):
+def start(dispatcher, byte_tokenizer):
     def start(streaming=True, **params):
         params = SamplingParams(**params)
-        request_id, queue = dispatcher.submit(None, ResponseDecoder(params, tokenizer))
+        request_id, queue = dispatcher.submit(None, ResponseDecoder(params, byte_tokenizer))
         return RequestOutput(request_id, "prompt", [1, 2], params.n, streaming, queue, dispatcher.abort)
 
     return start
