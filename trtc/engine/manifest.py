@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from trtc.checkpoint.model_config import ModelConfig
 from trtc.config import BuildConfig
-from trtc.errors import EngineError
+from trtc.errors import ConfigError, EngineError
 
 MANIFEST_NAME = "engine.json"
 SCHEMA_VERSION = 1
@@ -134,3 +134,5 @@ def load_manifest(directory: Path) -> Manifest:
         first = error.errors()[0]
         place = ".".join(map(str, first["loc"]))
         raise EngineError(f"{path}: field {place}: {first['msg']}; build the engine again") from error
+    except ConfigError as error:  # in build_config
+        raise EngineError(f"{path}: {error}; build the engine again") from error

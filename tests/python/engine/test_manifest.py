@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from trtc.engine.manifest import load_manifest
+from trtc.engine.manifest import _checksum, load_manifest
 from trtc.errors import EngineError
 
 
@@ -71,6 +71,25 @@ def test_an_edit_of_any_value_is_refused(engine):
 )
 def test_edit_is_told_in_a_sentence(engine, change, message):
     edit(engine, change)
+    with pytest.raises(EngineError, match=message):
+        load_manifest(engine)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda v: v["limits"].update(max_beams=4), "field limits.max_beams: Extra inputs"),
+        (lambda v: v["build_config"].update(max_beams=4), "BuildConfig.max_beams: no such field"),
+        (lambda v: v["build_config"]["quant"].update(group_size=48), "QuantConfig.group_size: got 48"),
+    ],
+)
+def test_fields_of_another_version_are_refused_by_name(engine, change, message):
+    def change_and_sign(values):
+        del values["checksum"]
+        change(values)
+        values["checksum"] = _checksum(values)
+
+    edit(engine, change_and_sign)
     with pytest.raises(EngineError, match=message):
         load_manifest(engine)
 
