@@ -16,7 +16,7 @@ import numpy as np
 from trtc import _core, _test_kernels
 
 PRECISIONS = ["f32", "bf16", "i8", "i4"]
-LARGEST_CACHE = 160 << 20
+CACHES = 512 << 20  # more than any cache
 
 
 def random_weight(precision: str, n: int, k: int) -> tuple[_test_kernels.PackedWeight, int]:
@@ -41,8 +41,8 @@ def main() -> None:
     parser.add_argument("--rows", default="1,4,8,64", help="comma-separated")
     parser.add_argument("--repetitions", type=int, default=20)
     options = parser.parse_args()
-    seconds = _test_kernels.time_reading(bytes=256 << 20, threads=options.threads, repetitions=options.repetitions)
-    print(f"{options.isa}, {options.threads} threads; reading memory: {(256 << 20) / seconds / 1e9:.1f} GB/s")
+    seconds = _test_kernels.time_reading(bytes=16 << 20, copies=32, threads=options.threads, repetitions=64)
+    print(f"{options.isa}, {options.threads} threads; reading memory: {(16 << 20) / seconds / 1e9:.1f} GB/s")
     print(f"{'n x k':>12} {'weights':>8} {'x':>5} {'rows':>5} {'ms':>9} {'GB/s':>7} {'GFLOP/s':>8}")
     for size in options.sizes.split(","):
         n, k = (int(side) for side in size.split("x"))
@@ -53,7 +53,7 @@ def main() -> None:
                     seconds = _test_kernels.time_linear(
                         options.isa,
                         weight,
-                        copies=1 + LARGEST_CACHE // weight_bytes,
+                        copies=1 + CACHES // weight_bytes,
                         rows=rows,
                         int8_activations=int8_activations,
                         threads=options.threads,

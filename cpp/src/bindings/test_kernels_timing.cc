@@ -67,15 +67,22 @@ double time_linear(const std::string& isa, const TestWeight& weight, int copies,
   });
 }
 
-// Seconds to read that many bytes of memory once, all members together.
-double time_reading(std::int64_t bytes, int threads, int repetitions) {
-  const std::vector<std::uint64_t> memory(static_cast<std::size_t>(bytes) / 8, 1);
-  std::vector<std::uint64_t> sums(static_cast<std::size_t>(threads) * 8);
-  return fastest(threads, repetitions, [&](Slice slice, int) {
-    const auto range = slice.of(static_cast<std::int64_t>(memory.size()));
-    std::uint64_t sum = 0;
-    for (std::int64_t i = range.begin; i < range.end; ++i) sum += memory[static_cast<std::size_t>(i)];
-    sums[static_cast<std::size_t>(slice.thread) * 8] = sum;
+// Seconds to read `bytes` that are in no cache, all members together, each in 4 streams. Short calls, like those of
+// time_linear, so that a busy machine disturbs both alike.
+double time_reading(std::int64_t bytes, int copies, int threads, int repetitions) {
+  constexpr std::int64_t kStreams = 4;
+  const std::int64_t words = bytes / 8;
+  const std::vector<std::uint64_t> memory(static_cast<std::size_t>(words * copies), 1);
+  std::vector<std::uint64_t> sums(static_cast<std::size_t>(threads) * 8);  // a cache line each: nothing is shared
+  return fastest(threads, repetitions, [&](Slice slice, int repetition) {
+    const auto range = slice.of(words);
+    const std::int64_t length = (range.end - range.begin) / kStreams;
+    const std::uint64_t* start = memory.data() + repetition % copies * words + range.begin;
+    std::uint64_t streams[kStreams] = {};
+    for (std::int64_t i = 0; i < length; i += 8) {  // one element brings in its cache line
+      for (std::int64_t stream = 0; stream < kStreams; ++stream) streams[stream] += start[stream * length + i];
+    }
+    for (const std::uint64_t sum : streams) sums[static_cast<std::size_t>(slice.thread) * 8] += sum;
   });
 }
 
@@ -84,7 +91,7 @@ double time_reading(std::int64_t bytes, int threads, int repetitions) {
 void bind_test_timing(py::module_& module) {
   module.def("time_linear", &time_linear, py::arg("isa"), py::arg("weight"), py::kw_only(), py::arg("copies"),
              py::arg("rows"), py::arg("int8_activations"), py::arg("threads"), py::arg("repetitions"));
-  module.def("time_reading", &time_reading, py::kw_only(), py::arg("bytes"), py::arg("threads"),
+  module.def("time_reading", &time_reading, py::kw_only(), py::arg("bytes"), py::arg("copies"), py::arg("threads"),
              py::arg("repetitions"));
 }
 

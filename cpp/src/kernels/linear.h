@@ -12,10 +12,10 @@
 //
 // Order of summation, identical for one row and for many, and for every number of threads:
 //   float weights and A16: one accumulator per output, over k ascending, with fused multiply-add
-//     (the bf16 instruction sums pairs; its results differ from other ISAs within tolerance);
-//     A16 dequantizes w = float(q) * float(scale) first;
+//     A16 dequantizes w = float(q) * float(scale) first (exact);
+//     kBf16 on avx512_bf16 alone rounds the activations to bfloat16 too and adds pairs, see linear_avx512_bf16.cc;
 //   A8: exact int32 inside a group; then acc = fma(float(sum), x_scale * w_scale, acc) over groups ascending.
-// The bias is added last.
+// The bias is added last. So every ISA gives the same bits, but for kBf16 on avx512_bf16.
 #pragma once
 
 #include <cstddef>
@@ -54,7 +54,7 @@ struct PackedWeight {
   const std::byte* blob;  // packed_layout(format, n, k, group).total_bytes bytes
 };
 
-// Rows quantized by quantize_rows: int8 [rows, k_padded], scales float32 [rows, groups].
+// Rows quantized by quantize_rows: int8 in [-127, 127] [rows, k_padded], scales float32 [rows, groups].
 struct QuantizedRows {
   const std::int8_t* data;
   std::int64_t stride;  // elements between rows
@@ -62,6 +62,8 @@ struct QuantizedRows {
   std::int64_t scale_stride;
 };
 
+// scale = max|x| / 127 by groups, q = round_half_even(x * (1 / scale)). A scale below the smallest normal float counts
+// as zero; one of infinity or NaN is kept, so that the outputs show it.
 struct QuantizeRowsArgs {
   std::int64_t rows;
   std::int64_t k;

@@ -127,15 +127,26 @@ static inline void quantize_rows(const QuantizeRowsArgs& args, std::int64_t begi
   }
 }
 
+// One column of a panel: y [k].
+static inline void panel_column(const Panel& panel, int group, std::int64_t k, int column, float* y) {
+  if (panel.scales == nullptr) {
+    for (std::int64_t i = 0; i < k; ++i) y[i] = panel_value(panel, group, i, column);
+    return;
+  }
+  for (std::int64_t begin = 0; begin < k; begin += group) {
+    const std::int64_t end = begin + group < k ? begin + group : k;
+    const float scale = panel_scale(panel, begin / group, column);
+    for (std::int64_t i = begin; i < end; ++i) y[i] = static_cast<float>(panel_int(panel, i, column)) * scale;
+  }
+}
+
 static inline void embedding(const EmbeddingArgs& args, std::int64_t row_begin, std::int64_t row_end) {
   const PackedWeight& table = args.weight;
   const PackedLayout layout = packed_layout(table.format, table.n, table.k, table.group);
   for (std::int64_t row = row_begin; row < row_end; ++row) {
     const Panel panel = panel_at(table, layout, args.ids[row] / kPanelCols);
     const int column = static_cast<int>(args.ids[row] % kPanelCols);
-    for (std::int64_t k = 0; k < table.k; ++k) {
-      args.y[row * args.y_stride + k] = panel_value(panel, table.group, k, column);
-    }
+    panel_column(panel, table.group, table.k, column, args.y + row * args.y_stride);
   }
 }
 

@@ -15,7 +15,7 @@ namespace trtc::kernels {
 namespace portable {
 std::int64_t quantize_weight_row(const float* w, std::int64_t k, int bits, int group, std::int8_t* q,
                                  std::uint16_t* scales) {
-  return quantize_weight_row_impl(w, k, bits, group, q, scales);
+  return quantize_weight_row_impl<16>(w, k, bits, group, q, scales);
 }
 }  // namespace portable
 
