@@ -59,7 +59,10 @@ install_trtc() {
   rm -f "$stamp"
   if [ "$flavour" = test ]; then
     say "Installing trtc with what its tests need (compiles C++; some minutes the first time)"
-    SKBUILD_CMAKE_DEFINE=TRTC_BUILD_TESTING=ON "$venv/bin/pip" install --quiet --editable "$root[test]"
+    # The build tools stay (those of pyproject.toml's build-system), so that the next build compiles only what changed.
+    "$venv/bin/pip" install --quiet 'scikit-build-core>=0.10' 'pybind11>=2.13' 'cmake>=3.24' 'ninja>=1.11'
+    SKBUILD_CMAKE_DEFINE=TRTC_BUILD_TESTING=ON \
+      "$venv/bin/pip" install --quiet --no-build-isolation --editable "$root[test]"
   else
     say "Installing trtc (compiles C++; a few minutes the first time)"
     "$venv/bin/pip" install --quiet "$root"
