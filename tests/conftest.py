@@ -37,4 +37,10 @@ def smollm2_float32(run_directory: Path) -> Path:
 @pytest.fixture(scope="session")
 def smollm2_int4(run_directory: Path) -> Path:
     """Its engine as the quickstart builds it."""
-    return build_once(run_directory, "smollm2-int4", BuildConfig(quant={"quant_algo": "w4a8"}, max_seq_len=2048))
+    return build_once(run_directory, "smollm2-int4", BuildConfig(quant={"quant_algo": "w4a16"}, max_seq_len=2048))
+
+
+@pytest.fixture(scope="session")
+def smollm2_int4_int8(run_directory: Path) -> Path:
+    """Its engine with int4 weights and int8 activations."""
+    return build_once(run_directory, "smollm2-w4a8", BuildConfig(quant={"quant_algo": "w4a8"}, max_seq_len=2048))

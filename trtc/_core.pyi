@@ -12,14 +12,21 @@ import numpy.typing as npt
 
 def quantize_groupwise(
     w: npt.NDArray[np.float32], bits: int, group: int, threads: int = 0
-) -> tuple[npt.NDArray[np.int8], npt.NDArray[np.uint16]]: ...
+) -> tuple[Any, ...]: ...  # q int8, scales uint16; with 4 bits also zeros uint16
 def packed_layout(format: str, n: int, k: int, group: int = 0) -> dict[str, Any]: ...
 def pack_f32(w: npt.NDArray[np.float32], out: npt.NDArray[np.uint8], threads: int = 0) -> None: ...
 def pack_bf16(w: npt.NDArray[np.uint16], out: npt.NDArray[np.uint8], threads: int = 0) -> None: ...
-def pack_quantized(
+def pack_i8(
     q: npt.NDArray[np.int8],
     scales: npt.NDArray[np.uint16],
-    format: str,
+    group: int,
+    out: npt.NDArray[np.uint8],
+    threads: int = 0,
+) -> None: ...
+def pack_i4(
+    q: npt.NDArray[np.int8],
+    scales: npt.NDArray[np.uint16],
+    zeros: npt.NDArray[np.uint16],
     group: int,
     out: npt.NDArray[np.uint8],
     threads: int = 0,

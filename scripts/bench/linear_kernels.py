@@ -28,8 +28,8 @@ def random_weight(precision: str, n: int, k: int) -> tuple[_test_kernels.PackedW
     elif precision == "bf16":
         _core.pack_bf16((w.view(np.uint32) >> 16).astype(np.uint16), blob)
     else:
-        q, scales = _core.quantize_groupwise(w, 8 if precision == "i8" else 4, 32)
-        _core.pack_quantized(q, scales, precision, 32, blob)
+        parts = _core.quantize_groupwise(w, 8 if precision == "i8" else 4, 32)
+        (_core.pack_i8 if precision == "i8" else _core.pack_i4)(*parts, 32, blob)
     return _test_kernels.PackedWeight(precision, n, k, 32, blob), blob.nbytes
 
 

@@ -16,7 +16,7 @@ _GUARD = 99
 
 @dataclass(frozen=True)
 class Weight:
-    """A packed [n, k] matrix. ``dense`` is its exact value; q and scale only where it is quantized."""
+    """A packed [n, k] matrix. ``dense`` is its value; the rest only where it is quantized."""
 
     format: str
     n: int
@@ -26,6 +26,7 @@ class Weight:
     dense: np.ndarray  # float32 [n, k]
     q: np.ndarray | None = None  # int8 [n, k]
     scale: np.ndarray | None = None  # float32 [n, groups]
+    zero: np.ndarray | None = None  # float32 [n, groups], zeros for i8
 
     @property
     def groups(self) -> int:
@@ -40,8 +41,8 @@ def blob_for(format: str, n: int, k: int, group: int) -> np.ndarray:
 def random_weight(format: str, n: int, k: int, group: int = 32, seed: int = 0) -> Weight:
     w = np.random.default_rng((seed, n, k)).normal(0, 0.5, (n, k)).astype(np.float32)
     if format in QUANTIZED:
-        q, scale_bits = _core.quantize_groupwise(w, 8 if format == "i8" else 4, group)
-        return quantized_weight(format, q, scale_bits.view(np.float16), group)
+        q, *halves = _core.quantize_groupwise(w, 8 if format == "i8" else 4, group)
+        return quantized_weight(format, q, *(half.view(np.float16) for half in halves), group=group)
     blob = blob_for(format, n, k, group)
     if format == "f32":
         _core.pack_f32(w, blob)
@@ -52,14 +53,25 @@ def random_weight(format: str, n: int, k: int, group: int = 32, seed: int = 0) -
     return Weight(format, n, k, group, _test_kernels.PackedWeight(format, n, k, group, blob), w)
 
 
-def quantized_weight(format: str, q: np.ndarray, scale: np.ndarray, group: int) -> Weight:
-    """From q int8 [n, k] and float16 scales [n, groups]."""
+def quantized_weight(
+    format: str, q: np.ndarray, scale: np.ndarray, zero: np.ndarray | None = None, *, group: int
+) -> Weight:
+    """From q int8 [n, k] and float16 scales and, for i4, zeros [n, groups]."""
     n, k = q.shape
     blob = blob_for(format, n, k, group)
-    _core.pack_quantized(q, scale.view(np.uint16), format, group, blob)
+    if format == "i8":
+        assert zero is None
+        _core.pack_i8(q, scale.view(np.uint16), group, blob)
+    else:
+        assert zero is not None
+        _core.pack_i4(q, scale.view(np.uint16), zero.view(np.uint16), group, blob)
     wide = scale.astype(np.float32)
-    dense = q * np.repeat(wide, group, axis=1)[:, :k]
-    return Weight(format, n, k, group, _test_kernels.PackedWeight(format, n, k, group, blob), dense, q, wide)
+    wide_zero = np.zeros_like(wide) if zero is None else zero.astype(np.float32)
+    # q, scale and zero have so few bits that float64 holds the exact value; kernels round it once.
+    steps, shift = (np.repeat(part.astype(np.float64), group, axis=1)[:, :k] for part in (wide, wide_zero))
+    dense = ((q - shift) * steps).astype(np.float32)
+    packed = _test_kernels.PackedWeight(format, n, k, group, blob)
+    return Weight(format, n, k, group, packed, dense, q, wide, wide_zero)
 
 
 class GuardedBytes:

@@ -49,6 +49,9 @@ def linear_model(weight: Weight, q: np.ndarray, scale: np.ndarray, bias: np.ndar
         part = slice(g * weight.group, min((g + 1) * weight.group, weight.k))
         total = q[:, part].astype(np.int64) @ weight.q[:, part].astype(np.int64).T
         both = scale[:, g, None] * weight.scale[None, :, g]
+        if weight.format == "i4":
+            x_sum = q[:, part].astype(np.int64).sum(axis=1)[:, None]
+            total = (total - x_sum * weight.zero[None, :, g].astype(np.longdouble)).astype(np.float32)
         acc = (total.astype(np.longdouble) * both.astype(np.longdouble) + acc).astype(np.float32)
     return acc if bias is None else acc + bias
 
@@ -74,14 +77,14 @@ def test_every_bit_is_the_models(isa: str, format: str, shape: tuple[int, int, i
 @pytest.mark.parametrize("group", [32, 128])
 @pytest.mark.parametrize("x_extreme", [127, -127])
 def test_the_largest_sums_do_not_saturate(isa: str, format: str, group: int, x_extreme: int) -> None:
-    low, high = (-128, 127) if format == "i8" else (-8, 7)
+    low, high, zero = (-128, 127, None) if format == "i8" else (0, 15, np.full((4, 2), 7.5, np.float16))
     patterns = [[low], [high], [low, high], [high, high, low, low]]
     q = np.stack([np.resize(np.array(p, np.int8), 2 * group) for p in patterns])
-    weight = quantized_weight(format, q, np.full((len(patterns), 2), 0.5, np.float16), group)
+    weight = quantized_weight(format, q, np.full((4, 2), 0.5, np.float16), zero, group=group)
     signs = np.stack([np.resize(s, 2 * group) for s in ([1], [1, -1], [1, 1, -1, -1])])
     x = (x_extreme * signs).astype(np.int8)
     scale = np.ones((3, 2), np.float32)
-    expected = 0.5 * (x.astype(np.int64) @ q.astype(np.int64).T)
+    expected = 0.5 * (x.astype(np.int64) @ (q.astype(np.float64) - (0 if zero is None else 7.5)).T)
     np.testing.assert_array_equal(linear(isa, weight, x, scale, None), expected)
 
 

@@ -13,11 +13,17 @@ from trtc.errors import BuildError
 SHAPES = [(1, 1, 32), (16, 32, 32), (17, 33, 32), (40, 200, 64), (33, 129, 128)]
 
 
-def integers(format: str, n: int, k: int, group: int) -> tuple[np.ndarray, np.ndarray]:
+def integers(format: str, n: int, k: int, group: int) -> list[np.ndarray]:
+    """q and scales, and zeros for i4."""
     rng = np.random.default_rng((n, k))
-    low, high = (-128, 127) if format == "i8" else (-8, 7)
+    low, high = (-128, 127) if format == "i8" else (0, 15)
     q = rng.integers(low, high, (n, k), dtype=np.int8, endpoint=True)
-    return q, rng.integers(0, 0x7C00, (n, -(-k // group)), dtype=np.uint16)
+    halves = rng.integers(0, 0x7C00, (1 if format == "i8" else 2, n, -(-k // group)), dtype=np.uint16)
+    return [q, *halves]
+
+
+def pack(parts: list[np.ndarray], group: int, blob: np.ndarray, threads: int = 0) -> None:
+    (_core.pack_i8 if len(parts) == 2 else _core.pack_i4)(*parts, group, blob, threads)
 
 
 def padded(array: np.ndarray, rows: int, cols: int) -> np.ndarray:
@@ -33,22 +39,23 @@ def section(blob: np.ndarray, start: int, values: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize("n, k, group", SHAPES)
 @pytest.mark.parametrize("format", QUANTIZED)
 @pytest.mark.parametrize("threads", [1, 3])
-def test_integers_scales_and_sums_lie_where_the_layout_says(
+def test_integers_scales_sums_and_zeros_lie_where_the_layout_says(
     format: str, n: int, k: int, group: int, threads: int
 ) -> None:
-    q, scales = integers(format, n, k, group)
+    q, scales, *zeros = integers(format, n, k, group)
     layout, blob = _core.packed_layout(format, n, k, group), blob_for(format, n, k, group)
-    _core.pack_quantized(q, scales, format, group, blob, threads)
+    pack([q, scales, *zeros], group, blob, threads)
     panels, k_padded, groups = layout["panels"], layout["k_padded"], layout["groups"]
     wide = padded(q, 16 * panels, k_padded).reshape(panels, 16, k_padded)
     if format == "i8":
         data = wide.reshape(panels, 16, -1, 4).transpose(0, 2, 1, 3)
     else:
-        octets = (wide + 8).astype(np.uint8).reshape(panels, 16, -1, 2, 4)
+        octets = wide.astype(np.uint8).reshape(panels, 16, -1, 2, 4)
         data = (octets[:, :, :, 0] | octets[:, :, :, 1] << 4).transpose(0, 2, 1, 3)
     np.testing.assert_array_equal(section(blob, layout["data_offset"], data), data)
-    per_group = padded(scales, 16 * panels, groups).reshape(panels, 16, groups).transpose(0, 2, 1)
-    np.testing.assert_array_equal(section(blob, layout["scales_offset"], per_group), per_group)
+    for name, halves in zip(("scales_offset", "zeros_offset"), (scales, *zeros), strict=False):
+        per_group = padded(halves, 16 * panels, groups).reshape(panels, 16, groups).transpose(0, 2, 1)
+        np.testing.assert_array_equal(section(blob, layout[name], per_group), per_group)
     if format == "i8":
         sums = wide.reshape(panels, 16, groups, group).sum(axis=3, dtype=np.int32).transpose(0, 2, 1)
         np.testing.assert_array_equal(section(blob, layout["sums_offset"], sums), sums)
@@ -73,7 +80,7 @@ def test_packing_the_same_weight_twice_gives_the_same_bytes(format: str) -> None
     first, second = np.zeros_like(blob_for(format, 17, 33, 32)), blob_for(format, 17, 33, 32)
     for blob in (first, second):
         if format in QUANTIZED:
-            _core.pack_quantized(*integers(format, 17, 33, 32), format, 32, blob)
+            pack(integers(format, 17, 33, 32), 32, blob)
         elif format == "f32":
             _core.pack_f32(np.ones((17, 33), np.float32), blob)
         else:
@@ -84,7 +91,7 @@ def test_packing_the_same_weight_twice_gives_the_same_bytes(format: str) -> None
 @pytest.mark.parametrize("format", FORMATS)
 def test_parts_are_aligned_and_do_not_overlap(format: str) -> None:
     layout = _core.packed_layout(format, 100, 1000, 64)
-    offsets = [layout[name] for name in ("data_offset", "scales_offset", "sums_offset", "total_bytes")]
+    offsets = [layout[name] for name in ("data_offset", "scales_offset", "sums_offset", "zeros_offset", "total_bytes")]
     assert offsets == sorted(offsets) and all(offset % 64 == 0 for offset in offsets)
     assert layout["scales_offset"] >= layout["panels"] * layout["panel_bytes"]
 
@@ -109,17 +116,19 @@ def test_mismatched_arrays_are_refused() -> None:
     q, scales = integers("i8", 4, 64, 32)
     blob = blob_for("i8", 4, 64, 32)
     with pytest.raises(BuildError, match=r"scales is \[4, 1\], expected \[4, 2\]"):
-        _core.pack_quantized(q, scales[:, :1].copy(), "i8", 32, blob)
+        _core.pack_i8(q, scales[:, :1].copy(), 32, blob)
     with pytest.raises(BuildError, match=r"out has .* bytes"):
-        _core.pack_quantized(q, scales, "i8", 32, blob[:-1])
+        _core.pack_i8(q, scales, 32, blob[:-1])
     with pytest.raises(BuildError, match="w has 1 dimensions"):
         _core.quantize_groupwise(np.ones(4, np.float32), 8, 32)
     with pytest.raises(TypeError):
         _core.quantize_groupwise(np.ones((4, 4)), 8, 32)  # float64 is not converted silently
-    with pytest.raises(BuildError, match="only int8 and int4"):
-        _core.pack_quantized(q, np.empty((4, 0), np.uint16), "f32", 32, blob_for("f32", 4, 64, 32))
-    with pytest.raises(BuildError, match=r"outside \[-8, 7\]"):
-        _core.pack_quantized(np.full((4, 64), 8, np.int8), scales, "i4", 32, blob_for("i4", 4, 64, 32))
+    int4_blob = blob_for("i4", 4, 64, 32)
+    for outside in (-1, 16):
+        with pytest.raises(BuildError, match=r"outside \[0, 15\]"):
+            _core.pack_i4(np.full((4, 64), outside, np.int8), scales, scales, 32, int4_blob)
+    with pytest.raises(BuildError, match=r"zeros is \[3, 2\], expected \[4, 2\]"):
+        _core.pack_i4(np.zeros((4, 64), np.int8), scales, scales[:3], 32, int4_blob)
     with pytest.raises(BuildError, match="4 or 8 bits, not 5"):
         _core.quantize_groupwise(np.ones((4, 4), np.float32), 5, 32)
 
@@ -146,15 +155,15 @@ def test_every_instruction_set_and_thread_count_rounds_to_the_same_bits(
     for isa in ISAS:
         monkeypatch.setenv("TRTC_CPU_ISA", isa)
         results += [_core.quantize_groupwise(w, bits, 64, threads) for threads in (1, 3)]
-    for q, scales in results[1:]:
-        np.testing.assert_array_equal(q, results[0][0])
-        np.testing.assert_array_equal(scales, results[0][1])
+    for result in results[1:]:
+        for got, want in zip(result, results[0], strict=True):
+            np.testing.assert_array_equal(got, want)
 
 
 def dequantized(w: np.ndarray, bits: int) -> tuple[np.ndarray, np.ndarray]:
-    q, scales = _core.quantize_groupwise(w, bits, 32)
-    step = np.repeat(scales.view(np.float16).astype(np.float32), 32, axis=1)[:, : w.shape[1]]
-    return q * step, np.abs(step)
+    q, *halves = _core.quantize_groupwise(w, bits, 32)
+    step, *zero = (np.repeat(half.view(np.float16).astype(np.float32), 32, axis=1)[:, : w.shape[1]] for half in halves)
+    return (q - zero[0] if zero else q) * step, step
 
 
 @pytest.mark.parametrize("magnitude", [1e-9, 1e-7, 1e-5, 1e-3, 1.0, 1e3, 1e6])
@@ -164,17 +173,37 @@ def test_int8_errs_by_at_most_half_a_step_at_any_magnitude(magnitude: float) -> 
     assert (np.abs(values - w) <= step * 0.5 * (1 + 1e-4)).all()  # the inverse rounds: 127.5 * 2^-23
 
 
-def test_int4_search_is_never_worse_than_plain_scaling() -> None:
-    w = np.random.default_rng(1).standard_t(4, (200, 96)).astype(np.float32)
-    blocks = w.reshape(200, 3, 32)
-    plain = (np.abs(blocks).max(axis=2, keepdims=True) / 7).astype(np.float16).astype(np.float32)
-    plain_error = ((np.clip(np.rint(blocks / plain), -8, 7) * plain - blocks) ** 2).sum(axis=2)
-    error = ((dequantized(w, 4)[0] - w).reshape(200, 3, 32) ** 2).sum(axis=2)
-    assert (error <= plain_error * (1 + 1e-5)).all()
-    assert error.sum() < 0.8 * plain_error.sum()
+def int4_min_max(blocks: np.ndarray) -> np.ndarray:
+    """Plain asymmetric rounding of [..., group] between the smallest and the largest element."""
+    low = np.minimum(blocks.min(axis=-1, keepdims=True), 0)
+    step = (np.maximum(blocks.max(axis=-1, keepdims=True), 0) - low) / 15
+    return np.clip(np.rint((blocks - low) / step), 0, 15) * step + low
+
+
+def test_int4_search_is_better_than_plain_rounding_between_the_extremes() -> None:
+    blocks = np.random.default_rng(1).standard_t(4, (200, 3, 32)).astype(np.float32)
+    plain = ((int4_min_max(blocks) - blocks) ** 2).sum(axis=2)
+    error = ((dequantized(blocks.reshape(200, 96), 4)[0].reshape(blocks.shape) - blocks) ** 2).sum(axis=2)
+    assert (error <= plain * 1.02).all()  # scale and zero are rounded to float16
+    assert error.sum() < 0.95 * plain.sum()
+
+
+@pytest.mark.parametrize("kind", ["Q4_0", "Q4_1", "Q4_K"])
+def test_weights_that_had_four_bits_keep_their_values(kind: str) -> None:
+    """w = d * q + m of 32 neighbours as in GGUF; the extremes of q need not occur."""
+    rng = np.random.default_rng(2)
+    q = rng.integers(0, 16, (300, 4, 32))
+    if kind == "Q4_K":  # least-squares scales: often only part of the range is used
+        q = np.clip(q, *rng.integers([[0], [11]], [[5], [16]], (2, 300))[:, :, None, None])
+    d = np.abs(rng.normal(0.01, 0.003, (300, 4, 1))).astype(np.float16).astype(np.float64)
+    m = -8 * d if kind == "Q4_0" else -(d * rng.uniform(4, 11, d.shape)).astype(np.float16)
+    w = (d * q + m).reshape(300, 128).astype(np.float32)
+    error = np.abs(dequantized(w, 4)[0] - w).reshape(300, 4, 32)
+    straddles = ((w.reshape(300, 4, 32) >= 0).any(axis=2) & (w.reshape(300, 4, 32) <= 0).any(axis=2))[:, :, None]
+    assert straddles.mean() > 0.95
+    assert (error <= 0.02 * d + 1e-9)[np.broadcast_to(straddles, error.shape)].all()
 
 
 def test_groups_of_zeros_have_scale_zero() -> None:
     for bits in (4, 8):
-        q, scales = _core.quantize_groupwise(np.zeros((3, 40), np.float32), bits, 32)
-        assert not q.any() and not scales.any()
+        assert not any(part.any() for part in _core.quantize_groupwise(np.zeros((3, 40), np.float32), bits, 32))

@@ -13,7 +13,7 @@ NO_REUSE = KvCacheConfig(max_tokens=8192, enable_block_reuse=False)
 REUSE = KvCacheConfig(max_tokens=8192)
 
 
-@pytest.fixture(scope="module", params=["smollm2_float32", "smollm2_int4"])
+@pytest.fixture(scope="module", params=["smollm2_float32", "smollm2_int4", "smollm2_int4_int8"])
 def engine(request):
     return request.getfixturevalue(request.param)
 

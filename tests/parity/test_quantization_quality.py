@@ -4,15 +4,14 @@ SmolLM2-135M-Instruct, every position of the texts below, this CPU target agains
 
     python -m tests.parity.test_quantization_quality
 
-which says (281 positions, AVX-512 VNNI):
+which says (302 positions, AVX-512 VNNI):
 
-    w8a16: mean KL 0.00168 nats, top-1 agreement 0.979
-    w8a8: mean KL 0.00615 nats, top-1 agreement 0.968
-    w4a16: mean KL 0.51017 nats, top-1 agreement 0.673
-    w4a8: mean KL 0.51446 nats, top-1 agreement 0.673
+    w8a16: mean KL 0.00163 nats, top-1 agreement 0.980
+    w8a8: mean KL 0.00599 nats, top-1 agreement 0.964
+    w4a16: mean KL 0.00001 nats, top-1 agreement 1.000
+    w4a8: mean KL 0.00379 nats, top-1 agreement 0.974
 
-int4 is hard on this model: it is small, its down projections carry most of the loss, and its file is itself Q4_1, whose
-levels of 4 bits with an offset meet no symmetric grid. The same weights rounded in torch give the same 0.5102.
+The model's file is Q4_1, whose values int4 with zero points keeps; int8, being symmetric, rounds them again.
 """
 
 from __future__ import annotations
@@ -37,6 +36,7 @@ TEXTS = (
     "1, 2, 4, 8, 16, 32, 64, 128, 256. If 3x + 5 = 20, then x = 5. The sum of the angles of a triangle is 180 degrees.",
     "La tour Eiffel se trouve à Paris. Der Rhein fließt durch Köln. El sol sale por el este.",
     '{"name": "Ada", "born": 1815, "fields": ["mathematics", "computing"], "teacher": "Augustus De Morgan"}',
+    "<|im_start|>user\nWhat is the capital of France?<|im_end|>\n<|im_start|>assistant\nThe capital is Paris.",
 )
 
 
@@ -51,8 +51,8 @@ class Bound:
 BOUNDS = {
     "w8a16": Bound(0.0025, 0.96),
     "w8a8": Bound(0.009, 0.95),
-    "w4a16": Bound(0.6, 0.62),
-    "w4a8": Bound(0.6, 0.62),
+    "w4a16": Bound(0.0001, 0.99),
+    "w4a8": Bound(0.006, 0.96),
 }
 
 

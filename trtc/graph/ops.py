@@ -92,6 +92,17 @@ QUANTIZE_ACTIVATION = OpSchema(
     and y = 0 where scale = 0.""",
 )
 
+DEQUANTIZE_AFFINE = OpSchema(
+    "DequantizeAffine",
+    ("x", "scale", "zero_point"),
+    ("y",),
+    {"block_size": int},
+    """DequantizeLinear of int4 weights whose zero points are not integers, which ONNX's cannot have.
+
+    x uint4 [out, in]; scale and zero_point float16 [out, ceil(in / block_size)]; y float32 [out, in] with
+    y = (x - zero_point) * scale, both those of the block of columns.""",
+)
+
 SCHEMAS: dict[str, OpSchema] = {
     schema.name: schema
     for schema in (
@@ -101,5 +112,6 @@ SCHEMAS: dict[str, OpSchema] = {
         ADD_RMS_NORMALIZATION,
         ADD_LAYER_NORMALIZATION,
         QUANTIZE_ACTIVATION,
+        DEQUANTIZE_AFFINE,
     )
 }

@@ -90,6 +90,14 @@ def _dequantize(q: Array, scale: Array, axis: int, block_size: int, output_dtype
     return (q.astype(np.float32) * per_column,)
 
 
+def _dequantize_affine(q: Array, scale: Array, zero_point: Array, block_size: int) -> tuple[Array, ...]:
+    columns = q.shape[1]
+    wide_scale, wide_zero = (
+        np.repeat(part.astype(np.float32), block_size, axis=1)[:, :columns] for part in (scale, zero_point)
+    )
+    return ((q.astype(np.float32) - wide_zero) * wide_scale,)
+
+
 def _quantize_activation(x: Array, block_size: int) -> tuple[Array, ...]:
     rows, columns = x.shape
     groups = math.ceil(columns / block_size)
@@ -211,6 +219,7 @@ KERNELS: dict[tuple[str, str], Kernel] = {
     ("", "Tanh"): lambda x: (np.tanh(x),),
     (ops.DOMAIN, "AddLayerNormalization"): _add_layer_norm,
     (ops.DOMAIN, "AddRMSNormalization"): _add_rms_norm,
+    (ops.DOMAIN, "DequantizeAffine"): _dequantize_affine,
     (ops.DOMAIN, "GatedActivation"): _gated_activation,
     (ops.DOMAIN, "PagedAttention"): _paged_attention,
     (ops.DOMAIN, "QuantizeActivation"): _quantize_activation,

@@ -22,6 +22,7 @@ INT4 = ir.DataType.INT4
 INT8 = ir.DataType.INT8
 INT32 = ir.DataType.INT32
 INT64 = ir.DataType.INT64
+UINT4 = ir.DataType.UINT4
 
 
 class ValueType(NamedTuple):
@@ -182,11 +183,26 @@ def _dequantize(node: ir.Node) -> list[ValueType]:
     _expect(attribute(node, "axis") == 1, "axis must be 1")
     _expect(attribute(node, "output_dtype") == int(FLOAT), "output_dtype must be FLOAT")
     _expect(q.dtype in (INT8, INT4), f"x is {q}, expected int8 or int4")
-    _expect(len(q.shape) == 2 and isinstance(q.shape[1], int), f"x is {q}, expected [rows, columns]")
-    want = (q.shape[0], math.ceil(int(q.shape[1]) / block))
+    want = _blocks_shape(q, block)
     ok = scale.dtype in (FLOAT16, FLOAT) and scale.shape == want
     _expect(ok, f"scale is {scale}, expected float16 or float {list(want)}")
     return [ValueType(FLOAT, q.shape)]
+
+
+def _dequantize_affine(node: ir.Node) -> list[ValueType]:
+    q = value_type(node.inputs[0])
+    _expect(q.dtype == UINT4, f"x is {q}, expected uint4")
+    want = _blocks_shape(q, int(attribute(node, "block_size")))
+    _expect_type(node.inputs[1], FLOAT16, want, "scale")
+    _expect_type(node.inputs[2], FLOAT16, want, "zero_point")
+    return [ValueType(FLOAT, q.shape)]
+
+
+def _blocks_shape(q: ValueType, block: int) -> tuple[Dim, ...]:
+    """[rows, blocks] of [rows, columns]."""
+    _expect(len(q.shape) == 2 and isinstance(q.shape[1], int), f"x is {q}, expected [rows, columns]")
+    _expect(block > 0, f"block_size {block} must be positive")
+    return q.shape[0], math.ceil(int(q.shape[1]) / block)
 
 
 def _split(node: ir.Node) -> list[ValueType]:
@@ -306,6 +322,7 @@ RULES: dict[tuple[str, str], Rule] = {
     ("", "Tanh"): _standard((1, 1), {}, _unary),
     (ops.DOMAIN, "PagedAttention"): _ours(ops.PAGED_ATTENTION, _paged_attention),
     (ops.DOMAIN, "RotaryEmbedding"): _ours(ops.ROTARY_EMBEDDING, _rotary),
+    (ops.DOMAIN, "DequantizeAffine"): _ours(ops.DEQUANTIZE_AFFINE, _dequantize_affine),
     (ops.DOMAIN, "GatedActivation"): _ours(ops.GATED_ACTIVATION, _gated_activation),
     (ops.DOMAIN, "AddRMSNormalization"): _ours(ops.ADD_RMS_NORMALIZATION, _add_normalization),
     (ops.DOMAIN, "AddLayerNormalization"): _ours(ops.ADD_LAYER_NORMALIZATION, _add_normalization),

@@ -28,7 +28,7 @@ class FoldConstantsPass(RewritePass[ir.Node]):
         return node if node.inputs and all(v is None or v.is_initializer() for v in node.inputs) else None
 
     def check(self, match: ir.Node) -> str | None:
-        if match.op_type == "DequantizeLinear":
+        if match.op_type in ("DequantizeLinear", "DequantizeAffine"):
             return f"{match.name} keeps its weight small: targets read it packed"
         if len(match.outputs) != 1:
             return f"{match.name} has {len(match.outputs)} outputs"

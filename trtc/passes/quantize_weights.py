@@ -1,15 +1,16 @@
-"""Replace the matrices of linear layers by integers and scales, as QuantConfig says.
+"""Replace the matrices of linear layers by integers and their scales, as QuantConfig says.
 
-The matrix of the embedding or of the logits keeps 8 bits. With int8 activations (W8A8, W4A8) the input of every
-linear layer is quantized as the step runs.
+Eight bits are symmetric; four have a zero point per group, which need not be an integer. The matrix of the embedding
+or of the logits keeps 8 bits. With int8 activations (W8A8, W4A8) the input of every linear layer is quantized as the
+step runs.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import ml_dtypes
-import numpy as np
 import onnx_ir as ir
 
 from trtc.config import QuantConfig
@@ -31,7 +32,7 @@ class MatrixUse(NamedTuple):
 class QuantizeWeightsPass(RewritePass[MatrixUse]):
     """``Gemm(x, W)`` -> ``Gemm(x, DequantizeLinear(Wq, scale))``, and so for the embedding's Gather.
 
-    A matrix that several nodes read is quantized once; its one DequantizeLinear feeds them all.
+    In 4 bits trtc.DequantizeAffine stands for DequantizeLinear. A matrix that several nodes read is quantized once.
     """
 
     def __init__(self, config: QuantConfig) -> None:
@@ -40,7 +41,7 @@ class QuantizeWeightsPass(RewritePass[MatrixUse]):
     def requires(self, model: ir.Model) -> str | None:
         if self.config.quant_algo.weight_bits is None:
             return "the quantization algorithm is none"
-        if any(is_op(node, "DequantizeLinear") for node in model.graph):
+        if any(_is_dequantize(node) for node in model.graph):
             return "the graph holds quantized weights already"
         return None
 
@@ -48,7 +49,7 @@ class QuantizeWeightsPass(RewritePass[MatrixUse]):
         for node in model.graph:
             if not is_op(node, "Gemm"):
                 continue
-            if not is_op(producer(node.inputs[1]), "DequantizeLinear"):
+            if not _is_dequantize(producer(node.inputs[1])):
                 return f"the weight of {node.name} is not quantized"
             if self.config.quant_algo.int8_activations and not is_op(producer(node.inputs[0]), "DequantizeLinear"):
                 return f"the input of {node.name} is not quantized"
@@ -61,7 +62,7 @@ class QuantizeWeightsPass(RewritePass[MatrixUse]):
 
     def check(self, match: MatrixUse) -> str | None:
         matrix = match.node.inputs[match.operand]
-        if matrix is None or not (matrix.is_initializer() or is_op(matrix.producer(), "DequantizeLinear")):
+        if matrix is None or not (matrix.is_initializer() or _is_dequantize(matrix.producer())):
             return f"the weight of {match.node.name} is computed, not an initializer"
         return None
 
@@ -81,13 +82,15 @@ class QuantizeWeightsPass(RewritePass[MatrixUse]):
         quantized = QuantizedWeight(weight_of(matrix), bits, self.config.group_size)
         readers = tuple(matrix.uses())
         del graph.initializers[matrix.name or ""]
-        dequantized = insert_before(
-            first_reader,
-            "DequantizeLinear",
-            _initializers(graph, quantized, matrix.name or ""),
-            {"axis": 1, "block_size": self.config.group_size, "output_dtype": int(ir.DataType.FLOAT)},
-            name=unique_name(graph, f"{matrix.name}.dequantized"),
-        )
+        operands = _initializers(graph, quantized, matrix.name or "")
+        name = unique_name(graph, f"{matrix.name}.dequantized")
+        if bits == 8:
+            dequantized = self._dequantize_linear(first_reader, operands, name)
+        else:
+            attributes = {"block_size": self.config.group_size}
+            dequantized = insert_before(
+                first_reader, "DequantizeAffine", operands, attributes, domain=DOMAIN, name=name
+            )
         for node, index in readers:
             node.replace_input_with(index, dequantized.outputs[0])
 
@@ -97,24 +100,26 @@ class QuantizeWeightsPass(RewritePass[MatrixUse]):
         if is_op(x.producer(), "DequantizeLinear"):
             return  # x feeds an earlier linear layer too
         readers = [(node, index) for node, index in x.uses() if is_op(node, "Gemm") and index == 0]
-        block = self.config.group_size
         integers = insert_before(
             gemm,
             "QuantizeActivation",
             [x],
-            {"block_size": block},
+            {"block_size": self.config.group_size},
             domain=DOMAIN,
             name=unique_name(graph, f"{gemm.name}.input_quantized"),
         )
-        floats = insert_before(
-            gemm,
-            "DequantizeLinear",
-            integers.outputs,
-            {"axis": 1, "block_size": block, "output_dtype": int(ir.DataType.FLOAT)},
-            name=unique_name(graph, f"{gemm.name}.input_dequantized"),
-        )
+        name = unique_name(graph, f"{gemm.name}.input_dequantized")
+        floats = self._dequantize_linear(gemm, integers.outputs, name)
         for node, index in readers:
             node.replace_input_with(index, floats.outputs[0])
+
+    def _dequantize_linear(self, before: ir.Node, operands: Sequence[ir.Value], name: str) -> ir.Node:
+        attributes = {"axis": 1, "block_size": self.config.group_size, "output_dtype": int(ir.DataType.FLOAT)}
+        return insert_before(before, "DequantizeLinear", operands, attributes, name=name)
+
+
+def _is_dequantize(node: ir.Node | None) -> bool:
+    return is_op(node, "DequantizeLinear") or is_op(node, "DequantizeAffine", DOMAIN)
 
 
 def _is_embedding(node: ir.Node) -> bool:
@@ -141,21 +146,30 @@ def _makes_logits(graph: ir.Graph, gemm: ir.Node) -> bool:
 
 
 def _initializers(graph: ir.Graph, weight: QuantizedWeight, name: str) -> list[ir.Value]:
-    """The integers [out, in] and scales [out, groups] of ``weight``, lazy."""
-    integer = ir.DataType.INT8 if weight.bits == 8 else ir.DataType.INT4
+    """The integers [out, in], scales and, in 4 bits, zeros [out, groups] of ``weight``, lazy."""
+    integer = ir.DataType.INT8 if weight.bits == 8 else ir.DataType.UINT4
+    per_group = (weight.shape[0], weight.groups)
 
     def read_integers() -> ir.TensorProtocol:
-        values = weight.read()[0]
-        return ir.Tensor(values if weight.bits == 8 else values.astype(ml_dtypes.int4))
+        values = weight.read().q
+        return ir.Tensor(values if weight.bits == 8 else values.astype(ml_dtypes.uint4))
 
     def read_scales() -> ir.TensorProtocol:
-        return ir.Tensor(np.ascontiguousarray(weight.read()[1]))
+        return ir.Tensor(weight.read().scale)
 
-    values = []
-    for suffix, dtype, shape, read in (
+    def read_zeros() -> ir.TensorProtocol:
+        zero = weight.read().zero
+        assert zero is not None
+        return ir.Tensor(zero)
+
+    parts: list[tuple[str, ir.DataType, tuple[int, int], Callable[[], ir.TensorProtocol]]] = [
         ("q", integer, weight.shape, read_integers),
-        ("scale", ir.DataType.FLOAT16, (weight.shape[0], weight.groups), read_scales),
-    ):
+        ("scale", ir.DataType.FLOAT16, per_group, read_scales),
+    ]
+    if weight.bits == 4:
+        parts.append(("zero", ir.DataType.FLOAT16, per_group, read_zeros))
+    values = []
+    for suffix, dtype, shape, read in parts:
         dims = ir.Shape(shape)
         value = ir.Value(name=unique_name(graph, f"{name}.{suffix}"), shape=dims, type=ir.TensorType(dtype))
         value.const_value = ir.LazyTensor(read, dtype=dtype, shape=dims, name=value.name)

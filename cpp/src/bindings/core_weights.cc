@@ -55,24 +55,27 @@ py::dict layout_dict(const std::string& format, std::int64_t n, std::int64_t k, 
   result["data_offset"] = layout.data_offset;
   result["scales_offset"] = layout.scales_offset;
   result["sums_offset"] = layout.sums_offset;
+  result["zeros_offset"] = layout.zeros_offset;
   result["total_bytes"] = layout.total_bytes;
   return result;
 }
 
+// (q, scales) for 8 bits, (q, scales, zeros) for 4.
 py::tuple quantize_groupwise(const Matrix<float>& w, int bits, int group, int threads) {
   require_matrix(w, "w");
   const std::int64_t n = w.shape(0), k = w.shape(1);
   const std::int64_t groups = kernels::packed_layout(WeightFormat::kI8, n, k, group).groups;
   Matrix<std::int8_t> q({n, k});
-  Matrix<std::uint16_t> scales({n, groups});
+  Matrix<std::uint16_t> scales({n, groups}), zeros({bits == 4 ? n : 0, groups});
   const float* source = w.data();
   std::int8_t* values = q.mutable_data();
-  std::uint16_t* scale_bits = scales.mutable_data();
+  std::uint16_t *scale_bits = scales.mutable_data(), *zero_bits = zeros.mutable_data();
   {
     const py::gil_scoped_release release;
-    kernels::quantize_groupwise(source, n, k, bits, group, values, scale_bits, threads);
+    kernels::quantize_groupwise(source, n, k, bits, group, values, scale_bits, zero_bits, threads);
   }
-  return py::make_tuple(q, scales);
+  if (bits == 8) return py::make_tuple(q, scales);
+  return py::make_tuple(q, scales, zeros);
 }
 
 void pack_f32(const Matrix<float>& w, Matrix<std::uint8_t> out, int threads) {
@@ -93,22 +96,40 @@ void pack_bf16(const Matrix<std::uint16_t>& w, Matrix<std::uint8_t> out, int thr
   kernels::pack_bf16(source, n, k, blob, threads);
 }
 
-void pack_quantized(const Matrix<std::int8_t>& q, const Matrix<std::uint16_t>& scales, const std::string& format,
-                    int group, Matrix<std::uint8_t> out, int threads) {
+void require_per_group(const Matrix<std::uint16_t>& array, const char* name, std::int64_t n,
+                       const PackedLayout& layout) {
+  require_matrix(array, name);
+  if (array.shape(0) == n && array.shape(1) == layout.groups) return;
+  throw BuildError(std::string(name) + " is [" + std::to_string(array.shape(0)) + ", " +
+                   std::to_string(array.shape(1)) + "], expected [" + std::to_string(n) + ", " +
+                   std::to_string(layout.groups) + "]: one float16 per row and group of q");
+}
+
+void pack_i8(const Matrix<std::int8_t>& q, const Matrix<std::uint16_t>& scales, int group, Matrix<std::uint8_t> out,
+             int threads) {
   require_matrix(q, "q");
-  require_matrix(scales, "scales");
   const std::int64_t n = q.shape(0), k = q.shape(1);
-  const PackedLayout layout = kernels::packed_layout(format_named(format), n, k, group);
-  if (scales.shape(0) != n || scales.shape(1) != layout.groups) {
-    throw BuildError("scales is [" + std::to_string(scales.shape(0)) + ", " + std::to_string(scales.shape(1)) +
-                     "], expected [" + std::to_string(n) + ", " + std::to_string(layout.groups) +
-                     "]: one float16 per row of q and group of " + std::to_string(group));
-  }
+  const PackedLayout layout = kernels::packed_layout(WeightFormat::kI8, n, k, group);
+  require_per_group(scales, "scales", n, layout);
   std::byte* blob = blob_of(out, layout);
   const std::int8_t* values = q.data();
   const std::uint16_t* scale_bits = scales.data();
   const py::gil_scoped_release release;
-  kernels::pack_quantized(values, scale_bits, format_named(format), n, k, group, blob, threads);
+  kernels::pack_i8(values, scale_bits, n, k, group, blob, threads);
+}
+
+void pack_i4(const Matrix<std::int8_t>& q, const Matrix<std::uint16_t>& scales, const Matrix<std::uint16_t>& zeros,
+             int group, Matrix<std::uint8_t> out, int threads) {
+  require_matrix(q, "q");
+  const std::int64_t n = q.shape(0), k = q.shape(1);
+  const PackedLayout layout = kernels::packed_layout(WeightFormat::kI4, n, k, group);
+  require_per_group(scales, "scales", n, layout);
+  require_per_group(zeros, "zeros", n, layout);
+  std::byte* blob = blob_of(out, layout);
+  const std::int8_t* values = q.data();
+  const std::uint16_t *scale_bits = scales.data(), *zero_bits = zeros.data();
+  const py::gil_scoped_release release;
+  kernels::pack_i4(values, scale_bits, zero_bits, n, k, group, blob, threads);
 }
 
 }  // namespace
@@ -119,14 +140,18 @@ void bind_weights(py::module_& module) {
              "Sizes and byte offsets of a packed [n, k] weight; format f32, bf16, i8 or i4.");
   module.def("quantize_groupwise", &quantize_groupwise, py::arg("w").noconvert(), py::arg("bits"), py::arg("group"),
              py::arg("threads") = 0,
-             "float32 [n, k] -> (q int8 [n, k], scales uint16 [n, ceil(k / group)], the bits of float16).");
+             "float32 [n, k] -> (q int8 [n, k], scales uint16 [n, ceil(k / group)], the bits of float16); with 4 bits "
+             "also zeros, like scales: W = (q - zero) * scale.");
   module.def("pack_f32", &pack_f32, py::arg("w").noconvert(), py::arg("out").noconvert(), py::arg("threads") = 0,
              "Packs float32 [n, k] into out, uint8 [total_bytes].");
   module.def("pack_bf16", &pack_bf16, py::arg("w").noconvert(), py::arg("out").noconvert(), py::arg("threads") = 0,
              "Packs bfloat16 [n, k], given as its uint16 bits, into out, uint8 [total_bytes].");
-  module.def("pack_quantized", &pack_quantized, py::arg("q").noconvert(), py::arg("scales").noconvert(),
-             py::arg("format"), py::arg("group"), py::arg("out").noconvert(), py::arg("threads") = 0,
-             "Packs int8 q [n, k] and scales uint16 [n, groups] as i8 or i4 into out, uint8 [total_bytes].");
+  module.def("pack_i8", &pack_i8, py::arg("q").noconvert(), py::arg("scales").noconvert(), py::arg("group"),
+             py::arg("out").noconvert(), py::arg("threads") = 0,
+             "Packs int8 q [n, k] and scales uint16 [n, groups] into out, uint8 [total_bytes].");
+  module.def("pack_i4", &pack_i4, py::arg("q").noconvert(), py::arg("scales").noconvert(), py::arg("zeros").noconvert(),
+             py::arg("group"), py::arg("out").noconvert(), py::arg("threads") = 0,
+             "Packs q [n, k], int8 in [0, 15], scales and zeros uint16 [n, groups] into out, uint8 [total_bytes].");
 }
 
 }  // namespace trtc::bindings

@@ -47,6 +47,10 @@ struct Vec {
   }
   static F add(F a, F b) { return {_mm256_add_ps(a.low, b.low), _mm256_add_ps(a.high, b.high)}; }
   static F mul(F a, F b) { return {_mm256_mul_ps(a.low, b.low), _mm256_mul_ps(a.high, b.high)}; }
+  static F negate(F x) {
+    const __m256 sign = _mm256_set1_ps(-0.0f);
+    return {_mm256_xor_ps(x.low, sign), _mm256_xor_ps(x.high, sign)};
+  }
   static F fma(F a, F b, F c) {
     return {_mm256_fmadd_ps(a.low, b.low, c.low), _mm256_fmadd_ps(a.high, b.high, c.high)};
   }
@@ -56,7 +60,7 @@ struct Vec {
     const auto* words = static_cast<const __m256i*>(p);
     return {_mm256_loadu_si256(words), _mm256_loadu_si256(words + 1)};
   }
-  static F load_scales(const std::uint16_t* p) {
+  static F load_halves(const std::uint16_t* p) {
     const auto* halves = reinterpret_cast<const __m128i*>(p);
     return {_mm256_cvtph_ps(_mm_loadu_si128(halves)), _mm256_cvtph_ps(_mm_loadu_si128(halves + 1))};
   }
@@ -73,8 +77,7 @@ struct Vec {
     return {bf16_half<i>(word.low), bf16_half<i>(word.high)};
   }
 
-  // The integer goes to the top of its word, which makes it q * 2^24 or q * 2^28; the scale takes the power out again.
-  // All exact.
+  // The integer goes to bit 24 of its word, which makes it q * 2^24; the scale takes the power out again. All exact.
   static F i8_scale(F scale) { return mul(scale, set(0x1p-24f)); }
   template <int i>
   static __m256 i8_half(__m256i word) {
@@ -83,24 +86,24 @@ struct Vec {
     return _mm256_cvtepi32_ps(word);
   }
   template <int i>
-  static F i8(W word, F scale) {
-    return mul({i8_half<i>(word.low), i8_half<i>(word.high)}, scale);
+  static F i8(W word) {
+    return {i8_half<i>(word.low), i8_half<i>(word.high)};
   }
 
-  static F i4_scale(F scale) { return mul(scale, set(0x1p-28f)); }
+  static F i4_scale(F scale) { return mul(scale, set(0x1p-24f)); }
   template <int i>
   static __m256 i4_half(__m256i word) {
-    constexpr int kShift = i < 4 ? 28 - 8 * i : 24 - 8 * (i - 4);
-    word = _mm256_xor_si256(word, _mm256_set1_epi32(static_cast<int>(0x88888888u)));  // q + 8 to two's complement
-    if constexpr (kShift > 0) word = _mm256_slli_epi32(word, kShift);
-    if constexpr (kShift < 28) word = _mm256_and_si256(word, _mm256_set1_epi32(static_cast<int>(0xf0000000u)));
-    return _mm256_cvtepi32_ps(word);
+    constexpr int kBit = i < 4 ? 8 * i : 8 * (i - 4) + 4;
+    if constexpr (kBit < 24) word = _mm256_slli_epi32(word, 24 - kBit);
+    if constexpr (kBit > 24) word = _mm256_srli_epi32(word, kBit - 24);
+    return _mm256_cvtepi32_ps(_mm256_and_si256(word, _mm256_set1_epi32(0x0f000000)));
   }
   template <int i>
-  static F i4(W word, F scale) {
-    return mul({i4_half<i>(word.low), i4_half<i>(word.high)}, scale);
+  static F i4(W word) {
+    return {i4_half<i>(word.low), i4_half<i>(word.high)};
   }
 
+  static I zero_int() { return {_mm256_setzero_si256(), _mm256_setzero_si256()}; }
   static __m256i quad(const std::int8_t* x) {
     std::int32_t bytes;
     std::memcpy(&bytes, x, sizeof bytes);
@@ -109,7 +112,7 @@ struct Vec {
   static __m256i pairs_to_words(__m256i pairs) { return _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)); }
 
   // int8 weights: |w| times x with the sign of w. Pairs stay within int16: 2 * 128 * 127 = 32512, as |x| <= 127.
-  static I start_i8(const std::int32_t*) { return {_mm256_setzero_si256(), _mm256_setzero_si256()}; }
+  static I start_i8(const std::int32_t*) { return zero_int(); }
   static __m256i input_i8(const std::int8_t* x) { return quad(x); }
   static __m256i dot_i8_half(__m256i sum, __m256i x, __m256i word) {
     const __m256i pairs = _mm256_maddubs_epi16(_mm256_abs_epi8(word), _mm256_sign_epi8(x, word));
@@ -119,22 +122,23 @@ struct Vec {
     return {dot_i8_half(sum.low, x, word.low), dot_i8_half(sum.high, x, word.high)};
   }
 
-  // int4 weights: q + 8 as stored, taken out by 8 times the sum of x. Two pairs stay within int16: 4 * 15 * 128 = 7680.
-  struct Octet {
-    __m256i low, high;
-  };
-  static I start_i4(const std::int8_t* x, std::int64_t group) {
+  static F sum_i8(const std::int8_t* x, std::int64_t group) {
     __m256i sum = _mm256_setzero_si256();
     for (std::int64_t i = 0; i < group; i += 32) {
       const __m256i bytes = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(x + i));
-      sum = _mm256_add_epi32(sum, pairs_to_words(_mm256_maddubs_epi16(_mm256_set1_epi8(8), bytes)));
+      sum = _mm256_add_epi32(sum, pairs_to_words(_mm256_maddubs_epi16(_mm256_set1_epi8(1), bytes)));
     }
     __m128i half = _mm_add_epi32(_mm256_castsi256_si128(sum), _mm256_extracti128_si256(sum, 1));
     half = _mm_add_epi32(half, _mm_shuffle_epi32(half, 0x4e));
     half = _mm_add_epi32(half, _mm_shuffle_epi32(half, 0xb1));
-    const __m256i start = _mm256_sub_epi32(_mm256_setzero_si256(), _mm256_broadcastd_epi32(half));
-    return {start, start};
+    const __m256i wide = _mm256_broadcastd_epi32(half);
+    return to_float({wide, wide});
   }
+
+  // int4 weights: two pairs stay within int16, 4 * 15 * 128 = 7680.
+  struct Octet {
+    __m256i low, high;
+  };
   static Octet input_i4(const std::int8_t* x) { return {quad(x), quad(x + 4)}; }
   static __m256i dot_i4_half(__m256i sum, Octet x, __m256i word) {
     const __m256i nibble = _mm256_set1_epi8(0x0f);

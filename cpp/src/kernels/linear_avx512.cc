@@ -33,12 +33,13 @@ struct Vec {
   static F load(const float* p, int count) { return _mm512_maskz_loadu_ps(mask(count), p); }
   static void store(float* p, F x, int count) { _mm512_mask_storeu_ps(p, mask(count), x); }
   static F add(F a, F b) { return _mm512_add_ps(a, b); }
+  static F negate(F x) { return _mm512_xor_ps(x, set(-0.0f)); }
   static F mul(F a, F b) { return _mm512_mul_ps(a, b); }
   static F fma(F a, F b, F c) { return _mm512_fmadd_ps(a, b, c); }
   static F to_float(I x) { return _mm512_cvtepi32_ps(x); }
 
   static W load_words(const void* p) { return _mm512_loadu_si512(p); }
-  static F load_scales(const std::uint16_t* p) {
+  static F load_halves(const std::uint16_t* p) {
     return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
   }
 
@@ -53,22 +54,23 @@ struct Vec {
   // The byte goes to the top of its word, which makes it q * 2^24; the scale takes the power out again. Both exact.
   static F i8_scale(F scale) { return mul(scale, set(0x1p-24f)); }
   template <int i>
-  static F i8(W word, F scale) {
+  static F i8(W word) {
     if constexpr (i < 3) word = _mm512_slli_epi32(word, 24 - 8 * i);
     if constexpr (i > 0) word = _mm512_and_si512(word, _mm512_set1_epi32(static_cast<int>(0xff000000u)));
-    return mul(_mm512_cvtepi32_ps(word), scale);
+    return _mm512_cvtepi32_ps(word);
   }
 
   // A look-up by the low four bits of each word.
   static F i4_scale(F scale) { return scale; }
   template <int i>
-  static F i4(W word, F scale) {
-    const F values = _mm512_setr_ps(-8, -7, -6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 7);
+  static F i4(W word) {
+    const F values = _mm512_setr_ps(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
     constexpr int kShift = i < 4 ? 8 * i : 8 * (i - 4) + 4;
     if constexpr (kShift > 0) word = _mm512_srli_epi32(word, kShift);
-    return mul(_mm512_permutexvar_ps(word, values), scale);
+    return _mm512_permutexvar_ps(word, values);
   }
 
+  static I zero_int() { return _mm512_setzero_si512(); }
   static std::int32_t load_quad(const std::int8_t* x) {
     std::int32_t quad;
     std::memcpy(&quad, x, sizeof quad);
@@ -84,21 +86,21 @@ struct Vec {
   }
   static I dot_i8(I sum, I x, W word) { return _mm512_dpbusd_epi32(sum, x, word); }
 
-  // int4 weights: q + 8 as stored, taken out by 8 times the sum of x.
-  struct Octet {
-    I low, high;
-  };
-  static I start_i4(const std::int8_t* x, std::int64_t group) {
+  static F sum_i8(const std::int8_t* x, std::int64_t group) {
     __m256i sum = _mm256_setzero_si256();
     for (std::int64_t i = 0; i < group; i += 32) {
       const __m256i bytes = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(x + i));
-      sum = _mm256_dpbusd_epi32(sum, _mm256_set1_epi8(8), bytes);
+      sum = _mm256_dpbusd_epi32(sum, _mm256_set1_epi8(1), bytes);
     }
     __m128i half = _mm_add_epi32(_mm256_castsi256_si128(sum), _mm256_extracti128_si256(sum, 1));
     half = _mm_add_epi32(half, _mm_shuffle_epi32(half, 0x4e));
     half = _mm_add_epi32(half, _mm_shuffle_epi32(half, 0xb1));
-    return _mm512_sub_epi32(_mm512_setzero_si512(), _mm512_broadcastd_epi32(half));
+    return to_float(_mm512_broadcastd_epi32(half));
   }
+
+  struct Octet {
+    I low, high;
+  };
   static Octet input_i4(const std::int8_t* x) {
     return {_mm512_set1_epi32(load_quad(x)), _mm512_set1_epi32(load_quad(x + 4))};
   }

@@ -46,6 +46,9 @@ struct Vec {
   static F add(const F& a, const F& b) {
     return lanes<float>([&](int c) { return a.v[c] + b.v[c]; });
   }
+  static F negate(const F& x) {
+    return lanes<float>([&](int c) { return -x.v[c]; });
+  }
   static F mul(const F& a, const F& b) {
     return lanes<float>([&](int c) { return a.v[c] * b.v[c]; });
   }
@@ -61,7 +64,7 @@ struct Vec {
     std::memcpy(words.v, p, sizeof words.v);
     return words;
   }
-  static F load_scales(const std::uint16_t* p) {
+  static F load_halves(const std::uint16_t* p) {
     return lanes<float>([p](int c) { return f16_to_f32(p[c]); });
   }
 
@@ -79,22 +82,27 @@ struct Vec {
     return static_cast<std::int8_t>(word >> (8 * i));
   }
   template <int i>
-  static F i8(const W& word, const F& scale) {
-    return lanes<float>([&](int c) { return static_cast<float>(byte<i>(word.v[c])) * scale.v[c]; });
+  static F i8(const W& word) {
+    return lanes<float>([&](int c) { return static_cast<float>(byte<i>(word.v[c])); });
   }
 
   static F i4_scale(const F& scale) { return scale; }
   template <int i>
   static std::int32_t nibble(std::uint32_t word) {
-    return static_cast<std::int32_t>((word >> (i < 4 ? 8 * i : 8 * (i - 4) + 4)) & 15u) - 8;
+    return static_cast<std::int32_t>((word >> (i < 4 ? 8 * i : 8 * (i - 4) + 4)) & 15u);
   }
   template <int i>
-  static F i4(const W& word, const F& scale) {
-    return lanes<float>([&](int c) { return static_cast<float>(nibble<i>(word.v[c])) * scale.v[c]; });
+  static F i4(const W& word) {
+    return lanes<float>([&](int c) { return static_cast<float>(nibble<i>(word.v[c])); });
   }
 
+  static I zero_int() { return I{}; }
   static I start_i8(const std::int32_t*) { return I{}; }
-  static I start_i4(const std::int8_t*, std::int64_t) { return I{}; }
+  static F sum_i8(const std::int8_t* x, std::int64_t group) {
+    std::int32_t sum = 0;
+    for (std::int64_t i = 0; i < group; ++i) sum += x[i];
+    return set(static_cast<float>(sum));
+  }
   static const std::int8_t* input_i8(const std::int8_t* x) { return x; }
   static const std::int8_t* input_i4(const std::int8_t* x) { return x; }
   static I dot_i8(I sum, const std::int8_t* x, const W& word) {

@@ -13,12 +13,15 @@ struct Panel {
   WeightFormat format;
   const std::byte* data;
   const std::uint16_t* scales;  // [groups][16]
+  const std::uint16_t* zeros;   // [groups][16], kI4 only
 };
 
 static inline Panel panel_at(const PackedWeight& weight, const PackedLayout& layout, std::int64_t index) {
-  const auto* scales = reinterpret_cast<const std::uint16_t*>(weight.blob + layout.scales_offset);
+  const std::int64_t group_at = index * layout.groups * kPanelCols;
+  const auto* scales = reinterpret_cast<const std::uint16_t*>(weight.blob + layout.scales_offset) + group_at;
+  const auto* zeros = reinterpret_cast<const std::uint16_t*>(weight.blob + layout.zeros_offset) + group_at;
   return {weight.format, weight.blob + layout.data_offset + index * layout.panel_bytes,
-          layout.groups > 0 ? scales + index * layout.groups * kPanelCols : nullptr};
+          layout.groups > 0 ? scales : nullptr, weight.format == WeightFormat::kI4 ? zeros : nullptr};
 }
 
 // Element (k, column) of a kI8 or kI4 panel: the integer q.
@@ -27,23 +30,32 @@ static inline int panel_int(const Panel& panel, std::int64_t k, int column) {
     return reinterpret_cast<const std::int8_t*>(panel.data)[(k / 4 * kPanelCols + column) * 4 + k % 4];
   }
   const int byte = reinterpret_cast<const std::uint8_t*>(panel.data)[(k / 8 * kPanelCols + column) * 4 + k % 4];
-  return (k % 8 < 4 ? byte & 0x0f : byte >> 4) - 8;
+  return k % 8 < 4 ? byte & 0x0f : byte >> 4;
 }
 
 static inline float panel_scale(const Panel& panel, std::int64_t group, int column) {
   return f16_to_f32(panel.scales[group * kPanelCols + column]);
 }
 
-// Element (k, column) of a panel as a number: exact for float formats, q * scale for the others.
+static inline float panel_zero(const Panel& panel, std::int64_t group, int column) {
+  return f16_to_f32(panel.zeros[group * kPanelCols + column]);
+}
+
+// Element (k, column) of a panel as a number: exact for all but kI4.
 static inline float panel_value(const Panel& panel, int group, std::int64_t k, int column) {
   switch (panel.format) {
     case WeightFormat::kF32:
       return reinterpret_cast<const float*>(panel.data)[k * kPanelCols + column];
     case WeightFormat::kBf16:
       return bf16_to_f32(reinterpret_cast<const std::uint16_t*>(panel.data)[(k / 2 * kPanelCols + column) * 2 + k % 2]);
-    default:
+    case WeightFormat::kI8:
       return static_cast<float>(panel_int(panel, k, column)) * panel_scale(panel, k / group, column);
+    case WeightFormat::kI4:
+      break;
   }
+  const float scale = panel_scale(panel, k / group, column);
+  const float offset = -(panel_zero(panel, k / group, column) * scale);
+  return __builtin_fmaf(static_cast<float>(panel_int(panel, k, column)), scale, offset);
 }
 
 // sum over k of x[k] * W[column][k], float activations.
@@ -59,10 +71,15 @@ static inline float dot_int8(const Panel& panel, int group, std::int64_t k, int 
   float acc = 0.0f;
   for (std::int64_t begin = 0; begin < k; begin += group) {
     const std::int64_t end = begin + group < k ? begin + group : k;
-    std::int32_t sum = 0;
-    for (std::int64_t i = begin; i < end; ++i) sum += x[i] * panel_int(panel, i, column);
+    std::int32_t sum = 0, x_sum = 0;
+    for (std::int64_t i = begin; i < end; ++i) {
+      sum += x[i] * panel_int(panel, i, column);
+      x_sum += x[i];
+    }
     const std::int64_t g = begin / group;
-    acc = __builtin_fmaf(static_cast<float>(sum), x_scales[g] * panel_scale(panel, g, column), acc);
+    float total = static_cast<float>(sum);
+    if (panel.zeros != nullptr) total = __builtin_fmaf(-panel_zero(panel, g, column), static_cast<float>(x_sum), total);
+    acc = __builtin_fmaf(total, x_scales[g] * panel_scale(panel, g, column), acc);
   }
   return acc;
 }
@@ -129,11 +146,11 @@ static inline void quantize_rows(const QuantizeRowsArgs& args, std::int64_t begi
 
 // One column of a panel: y [k].
 static inline void panel_column(const Panel& panel, int group, std::int64_t k, int column, float* y) {
-  if (panel.scales == nullptr) {
+  if (panel.format != WeightFormat::kI8) {
     for (std::int64_t i = 0; i < k; ++i) y[i] = panel_value(panel, group, i, column);
     return;
   }
-  for (std::int64_t begin = 0; begin < k; begin += group) {
+  for (std::int64_t begin = 0; begin < k; begin += group) {  // the usual table: a scale is widened once per group
     const std::int64_t end = begin + group < k ? begin + group : k;
     const float scale = panel_scale(panel, begin / group, column);
     for (std::int64_t i = begin; i < end; ++i) y[i] = static_cast<float>(panel_int(panel, i, column)) * scale;

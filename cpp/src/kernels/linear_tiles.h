@@ -44,6 +44,7 @@ struct LinearJob {
   const std::byte* data;
   const std::uint16_t* scales;
   const std::int32_t* sums;
+  const std::uint16_t* zeros;
   const LinearArgs& args;
 
   const std::byte* panel(std::int64_t index) const { return data + index * panel_bytes; }
@@ -66,6 +67,7 @@ inline LinearJob linear_job(const LinearArgs& args) {
           blob + layout.data_offset,
           reinterpret_cast<const std::uint16_t*>(blob + layout.scales_offset),
           reinterpret_cast<const std::int32_t*>(blob + layout.sums_offset),
+          reinterpret_cast<const std::uint16_t*>(blob + layout.zeros_offset),
           args};
 }
 

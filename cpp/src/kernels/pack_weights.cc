@@ -68,14 +68,12 @@ struct I8Words {
   std::uint32_t operator()(std::int64_t element, std::int64_t left) const { return load_bytes(q + element, left); }
 };
 
-constexpr std::uint32_t kZeroNibbles = 0x88888888u;  // q = 0 stored as q + 8
-
 struct I4Words {
   const std::int8_t* q;
   std::uint32_t operator()(std::int64_t element, std::int64_t left) const {
     const std::uint32_t low = load_bytes(q + element, left);
     const std::uint32_t high = left > 4 ? load_bytes(q + element + 4, left - 4) : 0;
-    return ((low & 0x0f0f0f0fu) | ((high & 0x0f0f0f0fu) << 4)) ^ kZeroNibbles;
+    return low | (high << 4);
   }
 };
 
@@ -85,7 +83,6 @@ void pack_panel(const Words& words, WeightFormat format, const PackedLayout& lay
                 std::int64_t panel, std::byte* blob) {
   const std::int64_t step = word_elements(format);
   const std::int64_t panel_words = layout.k_padded / step;
-  const std::uint32_t zero = format == WeightFormat::kI4 ? kZeroNibbles : 0u;
   auto* out = reinterpret_cast<std::uint32_t*>(blob + layout.data_offset + panel * layout.panel_bytes);
   constexpr std::int64_t kTile = 16;  // words of a row at a time: whole cache lines of source and destination
   for (std::int64_t first = 0; first < panel_words; first += kTile) {
@@ -94,28 +91,34 @@ void pack_panel(const Words& words, WeightFormat format, const PackedLayout& lay
       const std::int64_t row = panel * kPanelCols + column;
       for (std::int64_t word = first; word < last; ++word) {
         const std::int64_t left = row < n ? k - word * step : 0;
-        out[word * kPanelCols + column] = left > 0 ? words(row * k + word * step, left) : zero;
+        out[word * kPanelCols + column] = left > 0 ? words(row * k + word * step, left) : 0u;
       }
     }
   }
 }
 
-// Scales [groups][16] of a panel and, for kI8, column sums beside them.
-void pack_panel_scales(const std::int8_t* q, const std::uint16_t* scales, WeightFormat format,
-                       const PackedLayout& layout, std::int64_t n, std::int64_t k, int group, std::int64_t panel,
-                       std::byte* blob) {
-  const std::int64_t offset = panel * layout.groups * kPanelCols;
-  auto* out = reinterpret_cast<std::uint16_t*>(blob + layout.scales_offset) + offset;
-  auto* sums = reinterpret_cast<std::int32_t*>(blob + layout.sums_offset) + offset;
+// One float16 per row and group [n, groups], in the order of a panel [groups][16].
+void pack_panel_halves(const std::uint16_t* values, const PackedLayout& layout, std::int64_t n, std::int64_t panel,
+                       std::byte* out_panels) {
+  auto* out = reinterpret_cast<std::uint16_t*>(out_panels) + panel * layout.groups * kPanelCols;
   for (std::int64_t index = 0; index < layout.groups; ++index) {
     for (std::int64_t column = 0; column < kPanelCols; ++column) {
-      const std::int64_t row = panel * kPanelCols + column, at = index * kPanelCols + column;
-      const bool padding = row >= n;
-      out[at] = padding ? std::uint16_t{0} : scales[row * layout.groups + index];
-      if (format != WeightFormat::kI8) continue;
-      sums[at] = 0;
-      if (padding) continue;
-      for (std::int64_t i = index * group; i < std::min((index + 1) * group, k); ++i) sums[at] += q[row * k + i];
+      const std::int64_t row = panel * kPanelCols + column;
+      out[index * kPanelCols + column] = row < n ? values[row * layout.groups + index] : std::uint16_t{0};
+    }
+  }
+}
+
+// Column sums [groups][16] of a kI8 panel.
+void pack_panel_sums(const std::int8_t* q, const PackedLayout& layout, std::int64_t n, std::int64_t k, int group,
+                     std::int64_t panel, std::byte* blob) {
+  auto* out = reinterpret_cast<std::int32_t*>(blob + layout.sums_offset) + panel * layout.groups * kPanelCols;
+  for (std::int64_t index = 0; index < layout.groups; ++index) {
+    for (std::int64_t column = 0; column < kPanelCols; ++column) {
+      const std::int64_t row = panel * kPanelCols + column;
+      std::int32_t sum = 0;
+      for (std::int64_t i = index * group; row < n && i < std::min((index + 1) * group, k); ++i) sum += q[row * k + i];
+      out[index * kPanelCols + column] = sum;
     }
   }
 }
@@ -123,9 +126,9 @@ void pack_panel_scales(const std::int8_t* q, const std::uint16_t* scales, Weight
 void require_int4(const std::int8_t* q, std::int64_t n, std::int64_t k, std::int64_t panel) {
   const std::int64_t begin = panel * kPanelCols * k, end = std::min(begin + kPanelCols * k, n * k);
   unsigned outside = 0;
-  for (std::int64_t i = begin; i < end; ++i) outside |= static_cast<unsigned>(q[i] + 8);
+  for (std::int64_t i = begin; i < end; ++i) outside |= static_cast<unsigned>(q[i]);
   if (outside > 15) {
-    throw BuildError("an int4 weight lies outside [-8, 7] in rows from " + std::to_string(panel * kPanelCols) +
+    throw BuildError("an int4 weight lies outside [0, 15] in rows from " + std::to_string(panel * kPanelCols) +
                      "; quantize it again");
   }
 }
@@ -140,16 +143,15 @@ void for_panels(const PackedLayout& layout, int threads, const Body& body) {
   });
 }
 
+// Zeros between the parts and after the last.
 void zero_gaps(WeightFormat format, const PackedLayout& layout, std::byte* blob) {
-  const std::size_t data_end = layout.data_offset + static_cast<std::size_t>(layout.panels * layout.k_padded) *
-                                                        kPanelCols * 4 /
-                                                        static_cast<std::size_t>(word_elements(format));
-  const auto entries = static_cast<std::size_t>(layout.panels * layout.groups * kPanelCols);
-  const std::size_t scales_end = layout.scales_offset + entries * 2;
-  const std::size_t sums_end = layout.sums_offset + (format == WeightFormat::kI8 ? entries * 4 : 0);
-  std::memset(blob + data_end, 0, layout.scales_offset - data_end);
-  std::memset(blob + scales_end, 0, layout.sums_offset - scales_end);
-  std::memset(blob + sums_end, 0, layout.total_bytes - sums_end);
+  const auto panels = static_cast<std::size_t>(layout.panels);
+  const std::size_t entries = panels * static_cast<std::size_t>(layout.groups) * kPanelCols;
+  const auto clear = [blob](std::size_t begin, std::size_t end) { std::memset(blob + begin, 0, end - begin); };
+  clear(layout.data_offset + panels * static_cast<std::size_t>(layout.panel_bytes), layout.scales_offset);
+  clear(layout.scales_offset + entries * 2, layout.sums_offset);
+  clear(layout.sums_offset + (format == WeightFormat::kI8 ? entries * 4 : 0), layout.zeros_offset);
+  clear(layout.zeros_offset + (format == WeightFormat::kI4 ? entries * 2 : 0), layout.total_bytes);
 }
 
 }  // namespace
@@ -174,7 +176,8 @@ PackedLayout packed_layout(WeightFormat format, std::int64_t n, std::int64_t k, 
   layout.data_offset = 0;
   layout.scales_offset = align64(static_cast<std::size_t>(layout.panels * layout.panel_bytes));
   layout.sums_offset = align64(layout.scales_offset + columns * groups * 2);
-  layout.total_bytes = align64(layout.sums_offset + (format == WeightFormat::kI8 ? columns * groups * 4 : 0));
+  layout.zeros_offset = align64(layout.sums_offset + (format == WeightFormat::kI8 ? columns * groups * 4 : 0));
+  layout.total_bytes = align64(layout.zeros_offset + (format == WeightFormat::kI4 ? columns * groups * 2 : 0));
   return layout;
 }
 
@@ -192,20 +195,27 @@ void pack_bf16(const std::uint16_t* w, std::int64_t n, std::int64_t k, std::byte
   zero_gaps(WeightFormat::kBf16, layout, blob);
 }
 
-void pack_quantized(const std::int8_t* q, const std::uint16_t* scales, WeightFormat format, std::int64_t n,
-                    std::int64_t k, int group, std::byte* blob, int threads) {
-  if (!is_quantized(format)) throw BuildError("only int8 and int4 weights carry scales");
-  const PackedLayout layout = packed_layout(format, n, k, group);
+void pack_i8(const std::int8_t* q, const std::uint16_t* scales, std::int64_t n, std::int64_t k, int group,
+             std::byte* blob, int threads) {
+  const PackedLayout layout = packed_layout(WeightFormat::kI8, n, k, group);
   for_panels(layout, threads, [&](std::int64_t panel) {
-    if (format == WeightFormat::kI8) {
-      pack_panel(I8Words{q}, format, layout, n, k, panel, blob);
-    } else {
-      require_int4(q, n, k, panel);
-      pack_panel(I4Words{q}, format, layout, n, k, panel, blob);
-    }
-    pack_panel_scales(q, scales, format, layout, n, k, group, panel, blob);
+    pack_panel(I8Words{q}, WeightFormat::kI8, layout, n, k, panel, blob);
+    pack_panel_halves(scales, layout, n, panel, blob + layout.scales_offset);
+    pack_panel_sums(q, layout, n, k, group, panel, blob);
   });
-  zero_gaps(format, layout, blob);
+  zero_gaps(WeightFormat::kI8, layout, blob);
+}
+
+void pack_i4(const std::int8_t* q, const std::uint16_t* scales, const std::uint16_t* zeros, std::int64_t n,
+             std::int64_t k, int group, std::byte* blob, int threads) {
+  const PackedLayout layout = packed_layout(WeightFormat::kI4, n, k, group);
+  for_panels(layout, threads, [&](std::int64_t panel) {
+    require_int4(q, n, k, panel);
+    pack_panel(I4Words{q}, WeightFormat::kI4, layout, n, k, panel, blob);
+    pack_panel_halves(scales, layout, n, panel, blob + layout.scales_offset);
+    pack_panel_halves(zeros, layout, n, panel, blob + layout.zeros_offset);
+  });
+  zero_gaps(WeightFormat::kI4, layout, blob);
 }
 
 }  // namespace trtc::kernels

@@ -14,8 +14,8 @@ namespace trtc::kernels {
 
 namespace portable {
 std::int64_t quantize_weight_row(const float* w, std::int64_t k, int bits, int group, std::int8_t* q,
-                                 std::uint16_t* scales) {
-  return quantize_weight_row_impl<16>(w, k, bits, group, q, scales);
+                                 std::uint16_t* scales, std::uint16_t* zeros) {
+  return quantize_weight_row_impl<16>(w, k, bits, group, q, scales, zeros);
 }
 }  // namespace portable
 
@@ -37,16 +37,16 @@ QuantizeRowKernel row_kernel() {
   }
   char value[32];
   std::snprintf(value, sizeof value, "%g", static_cast<double>(row[worst]));
+  const char* limit = bits == 8 ? "below 8321040 in magnitude" : "that span less than 982800 within a group";
   throw BuildError("weight [" + std::to_string(row_index) + ", " + std::to_string(worst) + "] is " + value + ": int" +
-                   std::to_string(bits) + " needs finite weights below " +
-                   std::to_string((bits == 8 ? 127 : 7) * 65520) +
-                   " in magnitude, or its float16 scale overflows; check the checkpoint or build without quantization");
+                   std::to_string(bits) + " needs finite weights " + limit +
+                   ", or their float16 scale overflows; check the checkpoint or build without quantization");
 }
 
 }  // namespace
 
 void quantize_groupwise(const float* w, std::int64_t n, std::int64_t k, int bits, int group, std::int8_t* q,
-                        std::uint16_t* scales, int threads) {
+                        std::uint16_t* scales, std::uint16_t* zeros, int threads) {
   if (bits != 4 && bits != 8) throw BuildError("weights can have 4 or 8 bits, not " + std::to_string(bits));
   const std::int64_t groups = packed_layout(bits == 8 ? WeightFormat::kI8 : WeightFormat::kI4, n, k, group).groups;
   const QuantizeRowKernel kernel = row_kernel();
@@ -54,7 +54,8 @@ void quantize_groupwise(const float* w, std::int64_t n, std::int64_t k, int bits
   team.run([&](Slice slice) {
     const Slice::Range rows = slice.of(n);
     for (std::int64_t row = rows.begin; row < rows.end; ++row) {
-      const std::int64_t bad = kernel(w + row * k, k, bits, group, q + row * k, scales + row * groups);
+      std::uint16_t* row_zeros = bits == 4 ? zeros + row * groups : nullptr;
+      const std::int64_t bad = kernel(w + row * k, k, bits, group, q + row * k, scales + row * groups, row_zeros);
       if (bad >= 0) refuse(w + row * k, row, k, bits, bad * group, (bad + 1) * group);
     }
   });

@@ -66,22 +66,23 @@ struct Vector {
   }
 };
 
-// `size` is a multiple of kLanes. The squares are summed lane by lane, then by halves.
+// Of W = (q - zero) * scale, over `size` elements, a multiple of kLanes. The squares are summed lane by lane, then by
+// halves.
 template <int kBytes>
-inline float squared_error(const float* w, int size, float scale) {
+inline float squared_error(const float* w, int size, float scale, float zero) {
   using V = Vector<kBytes>;
   using Floats = typename V::Floats;
   constexpr int kParts = kLanes / V::kWidth;
   const float inverse = 1.0f / scale;
-  const Floats low = Floats{} - 8.0f, high = Floats{} + 7.0f;
+  const Floats low = Floats{}, high = Floats{} + 15.0f;
   Floats sums[kParts] = {};
   for (int i = 0; i < size; i += kLanes) {
     for (int part = 0; part < kParts; ++part) {
       const Floats x = V::load(w + i + part * V::kWidth);
-      Floats q = (x * inverse + 12582912.0f) - 12582912.0f;
+      Floats q = ((x * inverse + zero) + 12582912.0f) - 12582912.0f;
       q = q < low ? low : q;
       q = q > high ? high : q;
-      const Floats error = x - q * scale;
+      const Floats error = x - (q - zero) * scale;
       sums[part] += error * error;
     }
   }
@@ -107,72 +108,95 @@ inline float from_f16(std::uint16_t x) {
 #endif
 }
 
-// The float16 nearest to largest / steps, or the next one up where that would clip by more than half a step.
-inline std::uint16_t covering_scale(float largest, float steps) {
-  const std::uint16_t scale = to_f16(largest / steps);
-  const bool clips = largest > (steps + 0.5f) * from_f16(scale);
+// The float16 nearest to range / steps, or the next one up where that would clip by more than half a step.
+inline std::uint16_t covering_scale(float range, float steps) {
+  const std::uint16_t scale = to_f16(range / steps);
+  const bool clips = range > (steps + 0.5f) * from_f16(scale);
   return static_cast<std::uint16_t>(scale + (clips ? 1 : 0));
 }
 
+// How one group is rounded; int8's zero is 0.
+struct Rounding {
+  std::uint16_t scale;
+  std::uint16_t zero;
+};
+
 template <int kBytes>
-inline std::uint16_t int4_scale(const float* w, int size, float largest) {
-  const float* extreme = w;
-  while (*extreme != largest && *extreme != -largest) ++extreme;
-  std::uint16_t best = covering_scale(largest, 7.0f);
-  float least = squared_error<kBytes>(w, size, from_f16(best));
-  for (const float divisor : kInt4Divisors) {
-    const std::uint16_t candidate = to_f16(*extreme / -divisor);
-    if ((candidate & 0x7fffu) == 0) continue;
-    const float error = squared_error<kBytes>(w, size, from_f16(candidate));
-    if (error < least) {
+inline Rounding int4_rounding(const float* w, int size, float low, float range) {
+  Rounding best = {0, 0};
+  float least = 0.0f;
+  for (const float steps : kInt4Steps) {
+    const bool first = steps == kInt4Steps[0];
+    const std::uint16_t scale = first ? covering_scale(range, steps) : to_f16(range / steps);
+    if (scale == 0) continue;
+    const float beyond = steps > 15.0f ? (steps - 15.0f) * 0.5f : 0.0f;
+    const std::uint16_t zero = to_f16(-low / from_f16(scale) - beyond);
+    const float error = squared_error<kBytes>(w, size, from_f16(scale), from_f16(zero));
+    if (first || error < least) {
       least = error;
-      best = candidate;
+      best = {scale, zero};
     }
   }
   return best;
 }
 
-// w and q hold `size` elements, a multiple of kLanes. Returns whether the group could be rounded.
+// w holds `size` elements, a multiple of kLanes. Returns false when the group cannot be rounded.
 template <int kBytes>
-inline bool quantize_group(const float* w, int size, int bits, std::int8_t* q, std::uint16_t* scale) {
+inline bool find_rounding(const float* w, int size, int bits, Rounding* rounding) {
   std::uint32_t magnitude = 0;  // of the largest element, as bits: these order like the values, infinity and NaN last
   for (int i = 0; i < size; ++i) {
     const std::uint32_t bits_of_w = float_bits(w[i]) & 0x7fffffffu;
     magnitude = bits_of_w > magnitude ? bits_of_w : magnitude;
   }
+  *rounding = {0, 0};
   if (magnitude >= 0x7f800000u) return false;
-  *scale = 0;
-  float inverse = 0.0f;
-  if (magnitude != 0) {
+  if (magnitude == 0) return true;
+  constexpr float kTooLarge = 65520.0f;  // rounds to infinity
+  if (bits == 8) {
     const float largest = bits_float(magnitude);
-    if (largest / (bits == 8 ? 127.0f : 7.0f) >= 65520.0f) return false;  // rounds to infinity
-    *scale = bits == 8 ? covering_scale(largest, 127.0f) : int4_scale<kBytes>(w, size, largest);
-    inverse = 1.0f / from_f16(*scale);
+    if (largest / 127.0f >= kTooLarge) return false;
+    rounding->scale = covering_scale(largest, 127.0f);
+    return true;
   }
-  const float low = bits == 8 ? -127.0f : -8.0f;
-  const float high = bits == 8 ? 127.0f : 7.0f;
+  float low = 0.0f, high = 0.0f;
   for (int i = 0; i < size; ++i) {
-    q[i] = static_cast<std::int8_t>(static_cast<std::int32_t>(clip(round_to_even(w[i] * inverse), low, high)));
+    low = w[i] < low ? w[i] : low;
+    high = w[i] > high ? w[i] : high;
   }
+  if ((high - low) / kInt4Steps[0] >= kTooLarge) return false;
+  *rounding = int4_rounding<kBytes>(w, size, low, high - low);
   return true;
+}
+
+inline void round_group(const float* w, int size, int bits, Rounding rounding, std::int8_t* q) {
+  const float scale = from_f16(rounding.scale), zero = from_f16(rounding.zero);
+  const float inverse = rounding.scale != 0 ? 1.0f / scale : 0.0f;
+  const float low = bits == 8 ? -127.0f : 0.0f;
+  const float high = bits == 8 ? 127.0f : 15.0f;
+  for (int i = 0; i < size; ++i) {
+    const float nearest = round_to_even(w[i] * inverse + zero);
+    q[i] = static_cast<std::int8_t>(static_cast<std::int32_t>(clip(nearest, low, high)));
+  }
 }
 
 template <int kBytes>
 inline std::int64_t quantize_weight_row_impl(const float* w, std::int64_t k, int bits, int group, std::int8_t* q,
-                                             std::uint16_t* scales) {
+                                             std::uint16_t* scales, std::uint16_t* zeros) {
   std::int64_t index = 0;
   for (std::int64_t begin = 0; begin < k; begin += group, ++index) {
+    Rounding rounding;
     if (k - begin >= group) {
-      if (!quantize_group<kBytes>(w + begin, group, bits, q + begin, scales + index)) return index;
-      continue;
+      if (!find_rounding<kBytes>(w + begin, group, bits, &rounding)) return index;
+      round_group(w + begin, group, bits, rounding, q + begin);
+    } else {
+      float repeated[kMaxGroup];
+      const int size = static_cast<int>(k - begin);
+      for (int i = 0; i < group; ++i) repeated[i] = w[begin + i % size];
+      if (!find_rounding<kBytes>(repeated, group, bits, &rounding)) return index;
+      round_group(w + begin, size, bits, rounding, q + begin);
     }
-    float padded[kMaxGroup] = {};
-    std::int8_t rounded[kMaxGroup];
-    const int size = static_cast<int>(k - begin);
-    for (int i = 0; i < size; ++i) padded[i] = w[begin + i];
-    const int whole = (size + kLanes - 1) / kLanes * kLanes;
-    if (!quantize_group<kBytes>(padded, whole, bits, rounded, scales + index)) return index;
-    for (int i = 0; i < size; ++i) q[begin + i] = rounded[i];
+    scales[index] = rounding.scale;
+    if (bits == 4) zeros[index] = rounding.zero;
   }
   return -1;
 }

@@ -79,6 +79,16 @@ def test_dequantize_uses_one_scale_per_block_and_allows_a_short_last_one(dtype: 
     np.testing.assert_array_equal(got, np.array(expected, np.float32))
 
 
+def test_dequantize_affine_takes_out_the_zero_point_of_each_block() -> None:
+    q = RNG.integers(0, 16, (3, 70)).astype(ml_dtypes.uint4)
+    scale, zero = (RNG.uniform(0.1, high, (3, 3)).astype(np.float16) for high in (1, 15))
+    (got,) = run("DequantizeAffine", q, scale, zero, domain=ops.DOMAIN, block_size=32)
+    expected = [
+        [(float(q[i, j]) - float(zero[i, j // 32])) * float(scale[i, j // 32]) for j in range(70)] for i in range(3)
+    ]
+    np.testing.assert_allclose(got, np.array(expected), rtol=1e-6)
+
+
 def test_quantize_activation_rounds_half_to_even_and_keeps_zero_blocks_zero() -> None:
     x = np.zeros((2, 10), np.float32)
     x[0, :4] = [127, 0.5, 1.5, -2.5]  # scale 1 in block 0

@@ -10,7 +10,8 @@ from trtc.graph import ops
 from trtc.graph.builder import make_node
 from trtc.graph.shapes import RULES, value_type
 
-F, H, I4, I8, I32, I64 = (getattr(ir.DataType, name) for name in ("FLOAT", "FLOAT16", "INT4", "INT8", "INT32", "INT64"))
+F, H = ir.DataType.FLOAT, ir.DataType.FLOAT16
+I4, U4, I8, I32, I64 = (getattr(ir.DataType, name) for name in ("INT4", "UINT4", "INT8", "INT32", "INT64"))
 
 
 def val(name: str, dtype: ir.DataType, *shape: int | str) -> ir.Value:
@@ -44,6 +45,12 @@ GOOD: list[tuple[str, list[ir.Value], dict[str, Any], list[str]]] = [
         "DequantizeLinear",
         [val("q", I4, 6, 100), val("s", H, 6, 4)],
         {"axis": 1, "block_size": 32, "output_dtype": 1},
+        ["float[6, 100]"],
+    ),
+    (
+        "DequantizeAffine",
+        [val("q", U4, 6, 100), val("s", H, 6, 4), val("z", H, 6, 4)],
+        {"block_size": 32, **OURS},
         ["float[6, 100]"],
     ),
     ("GatedActivation", [X], {"activation": "silu", **OURS}, ["float[tokens, 6]"]),
@@ -85,6 +92,18 @@ BAD: list[tuple[str, list[ir.Value], dict[str, Any], str]] = [
         [val("q", I8, 6, 100), val("s", H, 6, 3)],
         {"axis": 1, "block_size": 32, "output_dtype": 1},
         r"expected float16 or float \[6, 4\]",
+    ),
+    (
+        "DequantizeAffine",
+        [val("q", I8, 6, 100), val("s", H, 6, 4), val("z", H, 6, 4)],
+        {"block_size": 32, **OURS},
+        "expected uint4",
+    ),
+    (
+        "DequantizeAffine",
+        [val("q", U4, 6, 100), val("s", H, 6, 4), val("z", H, 6, 3)],
+        {"block_size": 32, **OURS},
+        r"zero_point is float16\[6, 3\], expected float16\[6, 4\]",
     ),
     ("GatedActivation", [X], OURS, "missing attribute 'activation'"),
     ("GatedActivation", [X], {"activation": 3, **OURS}, "attribute 'activation' is 3, expected str"),

@@ -8,6 +8,7 @@ import pytest
 
 from model_recipes import build_graph
 from tests.parity.harness import ReferenceRunner, packed_steps
+from tests.quantized_values import values_of
 from tests.tiny_models import CONFIGS, save_tiny_model
 from trtc.checkpoint.hf_config import model_config_from_hf
 from trtc.checkpoint.reader import open_checkpoint
@@ -74,8 +75,7 @@ def test_quantizing_changes_nothing_but_the_weights(fresh_graph, model_type, alg
     run_pipeline(floating, settings())
     for name, value in quantized.graph.initializers.items():
         if name.endswith(".q"):
-            q, scale = value.meta[QUANTIZED_META].read()
-            rounded = q * np.repeat(scale.astype(np.float32), 32, axis=1)[:, : q.shape[1]]
+            rounded = values_of(value.meta[QUANTIZED_META].read(), 32)
             floating.graph.initializers[name.removesuffix(".q")].const_value = ir.Tensor(rounded)
     np.testing.assert_array_equal(all_logits(floating), found["quantize"])
     np.testing.assert_array_equal(found["clean"], found["quantize"])

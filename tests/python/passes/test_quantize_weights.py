@@ -3,6 +3,7 @@ import math
 import numpy as np
 import pytest
 
+from tests.quantized_values import values_of
 from trtc.config import QuantConfig
 from trtc.passes.base import PreconditionError
 from trtc.passes.quantize_weights import QuantizeWeightsPass
@@ -40,7 +41,7 @@ def integer_types(sketch):
 def test_vocabulary_matrices_keep_eight_bits(sketch, algo, tied):
     language_model(sketch, tied=tied)
     quantize(algo)(sketch.model)
-    inner = "INT4" if algo.startswith("w4") else "INT8"
+    inner = "UINT4" if algo.startswith("w4") else "INT8"
     assert integer_types(sketch) == {
         "a.weight.q": inner,
         "b.weight.q": inner,
@@ -59,8 +60,7 @@ def test_outputs_equal_those_of_the_rounded_weights(sketch, algo):
     got = sketch.run()["logits"]
     rounded = {}
     for name in [name.removesuffix(".q") for name in sketch.graph.initializers if name.endswith(".q")]:
-        q, scale = sketch.graph.initializers[f"{name}.q"].meta[QUANTIZED_META].read()
-        rounded[name] = q * np.repeat(scale.astype(np.float32), 32, axis=1)[:, : q.shape[1]]
+        rounded[name] = values_of(sketch.graph.initializers[f"{name}.q"].meta[QUANTIZED_META].read(), 32)
     x = rounded["embed.weight"][sketch.arrays["input_ids"]]
     a = x @ rounded["a.weight"].T + original["a.bias"].const_value.numpy()
     y = (a * (x @ rounded["b.weight"].T)) @ rounded["down.weight"].T
@@ -78,12 +78,21 @@ def test_tied_matrix_is_quantized_once_and_feeds_both_readers(sketch):
     assert gather.inputs[0].producer().op_type == "DequantizeLinear"
 
 
-def test_scales_are_float16_and_the_last_group_may_be_short(sketch):
+@pytest.mark.parametrize("name", ["embed.weight.scale", "down.weight.scale", "down.weight.zero"])
+def test_scales_and_zeros_are_float16_and_the_last_group_may_be_short(sketch, name):
     language_model(sketch, tied=True)
-    quantize("w8a16")(sketch.model)
-    scale = sketch.graph.initializers["embed.weight.scale"]
-    assert (scale.dtype.name, tuple(scale.shape)) == ("FLOAT16", (VOCAB, math.ceil(HIDDEN / 32)))
-    assert scale.const_value.numpy().dtype == np.float16
+    quantize("w4a16")(sketch.model)
+    value = sketch.graph.initializers[name]
+    rows, columns = (VOCAB, HIDDEN) if name.startswith("embed") else (HIDDEN, WIDE)
+    assert (value.dtype.name, tuple(value.shape)) == ("FLOAT16", (rows, math.ceil(columns / 32)))
+    assert value.const_value.numpy().dtype == np.float16
+
+
+def test_only_int4_has_zeros(sketch):
+    language_model(sketch, tied=True)
+    quantize("w4a16")(sketch.model)
+    zeros = {name for name in sketch.graph.initializers if name.endswith(".zero")}
+    assert zeros == {"a.weight.zero", "b.weight.zero", "down.weight.zero"}
 
 
 @pytest.mark.parametrize("algo", ["w8a8", "w4a8"])
@@ -104,8 +113,7 @@ def test_int8_activations_move_a_product_by_their_rounding_at_most(sketch, algo)
     inner = sketch.linear(x, WIDE, "a")
     sketch.finish(sketch.linear(inner, VOCAB, "logits"), inner)
     quantize(algo)(sketch.model)
-    q, scale = sketch.graph.initializers["a.weight.q"].meta[QUANTIZED_META].read()
-    weight = q * np.repeat(scale.astype(np.float64), 32, axis=1)[:, :HIDDEN]
+    weight = values_of(sketch.graph.initializers["a.weight.q"].meta[QUANTIZED_META].read(), 32).astype(np.float64)
     rows = sketch.arrays["x"].astype(np.float64)
     largest = np.stack([np.abs(rows[:, i : i + 32]).max(axis=1) for i in range(0, HIDDEN, 32)], axis=1)
     half_step = np.repeat(largest / 127 / 2, 32, axis=1)[:, :HIDDEN]

@@ -6,54 +6,70 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from tests.quantized_values import values_of
 from trtc import _core
 from trtc.errors import BuildError
 from trtc.quantize import groupwise
 from trtc.quantize.groupwise import QuantizedWeight
 
-INT4_DIVISORS = (7.0, 7.25, 7.5, 7.75, 8.0, 8.25, 8.5, 8.75, 9.0, 9.5, 10.0)  # cpp/src/kernels/quantize_weights.h
+INT4_STEPS = (15.0, 15.5, 16.0, 16.5, 17.0, 14.0, 13.0, 12.0, 11.0, 10.0, 9.0, 8.0)  # quantize_weights.h
 F32 = np.float32
 
 
 def reference(w, bits, group):
-    """The algorithm at the top of cpp/src/kernels/quantize_weights.h: q int8 [n, k], scale float16 [n, groups]."""
+    """The algorithm at the top of cpp/src/kernels/quantize_weights.h: q int8 [n, k], scale and zero [n, groups]."""
     n, k = w.shape
     groups = -(-k // group)
-    padded = np.zeros((n, groups * group), F32)
-    padded[:, :k] = w
-    blocks = padded.reshape(n, groups, group)
-    magnitude = np.abs(blocks)
-    largest = magnitude.max(axis=2)
-    if bits == 8:
-        scale = covering_scale(largest, F32(127))
-    else:
-        first = np.take_along_axis(blocks, magnitude.argmax(axis=2)[:, :, None], axis=2)[:, :, 0]
-        scale = covering_scale(largest, F32(7))
-        least = squared_error(blocks, scale)
-        for divisor in INT4_DIVISORS:
-            candidate = (first / F32(-divisor)).astype(np.float16)
-            error = squared_error(blocks, candidate)
-            better = (candidate != 0) & (error < least)
-            scale, least = np.where(better, candidate, scale), np.where(better, error, least)
-    q = rounded(blocks, scale, *((-127, 127) if bits == 8 else (-8, 7)))
-    return q.astype(np.int8).reshape(n, -1)[:, :k], scale
+    last = (groups - 1) * group
+    filled = np.concatenate([w[:, :last], np.resize(w[:, last:].T, (group, n)).T], axis=1)  # repeats a short group
+    blocks = filled.reshape(n, groups, group)
+    scale, zero = int8_rounding(blocks) if bits == 8 else int4_rounding(blocks)
+    q = rounded(blocks, scale, zero, *((-127, 127) if bits == 8 else (0, 15)))
+    return q.astype(np.int8).reshape(n, -1)[:, :k], scale, zero
 
 
-def covering_scale(largest, steps):
-    scale = (largest / steps).astype(np.float16)
-    clips = largest > (steps + F32(0.5)) * scale.astype(F32)
+def int8_rounding(blocks):
+    scale = covering_scale(np.abs(blocks).max(axis=2), F32(127))
+    return scale, np.zeros_like(scale)
+
+
+def int4_rounding(blocks):
+    low, high = np.minimum(blocks.min(axis=2), 0), np.maximum(blocks.max(axis=2), 0)
+    best = None
+    for steps in INT4_STEPS:
+        scale = covering_scale(high - low, F32(15)) if best is None else ((high - low) / F32(steps)).astype(np.float16)
+        zero = (divide(-low, scale) - F32(max(0, steps - 15) / 2)).astype(np.float16)
+        zero[scale == 0] = 0
+        error = squared_error(blocks, scale, zero)
+        if best is None:
+            best = scale, zero, error
+            continue
+        better = (scale != 0) & (error < best[2])
+        best = tuple(np.where(better, new, old) for new, old in zip((scale, zero, error), best, strict=True))
+    return best[:2]
+
+
+def divide(x, scale):
+    """x / scale, and 0 where the scale is."""
+    wide = scale.astype(F32)
+    return np.divide(x, wide, out=np.zeros_like(wide), where=wide != 0)
+
+
+def covering_scale(span, steps):
+    scale = (span / steps).astype(np.float16)
+    clips = span > (steps + F32(0.5)) * scale.astype(F32)
     return (scale.view(np.uint16) + clips.astype(np.uint16)).view(np.float16)
 
 
-def rounded(blocks, scale, low, high):
-    wide = scale.astype(F32)
-    inverse = np.divide(F32(1), wide, out=np.zeros_like(wide), where=wide != 0)
-    return np.clip(np.rint(blocks * inverse[:, :, None]), F32(low), F32(high))
+def rounded(blocks, scale, zero, low, high):
+    inverse = divide(np.ones(scale.shape, F32), scale)[:, :, None]
+    return np.clip(np.rint(blocks * inverse + zero.astype(F32)[:, :, None]), F32(low), F32(high))
 
 
-def squared_error(blocks, scale):
+def squared_error(blocks, scale, zero):
     """Sixteen running sums, then added by halves."""
-    error = blocks - rounded(blocks, scale, -8, 7) * scale.astype(F32)[:, :, None]
+    wide_scale, wide_zero = scale.astype(F32)[:, :, None], zero.astype(F32)[:, :, None]
+    error = blocks - (rounded(blocks, scale, zero, 0, 15) - wide_zero) * wide_scale
     lanes = np.zeros((*blocks.shape[:2], 16), F32)
     for start in range(0, blocks.shape[2], 16):
         lanes += error[:, :, start : start + 16] * error[:, :, start : start + 16]
@@ -100,19 +116,23 @@ def weights_of_every_kind():
 @pytest.mark.parametrize("kind", weights_of_every_kind())
 def test_every_bit_equals_the_numpy_reference(bits, group, kind):
     w = weights_of_every_kind()[kind]
-    q, scale = QuantizedWeight(ArrayWeight(w), bits, group).read()
-    want_q, want_scale = reference(w, bits, group)
+    q, scale, zero = QuantizedWeight(ArrayWeight(w), bits, group).read()
+    want_q, want_scale, want_zero = reference(w, bits, group)
     np.testing.assert_array_equal(scale.view(np.uint16), want_scale.view(np.uint16))
     np.testing.assert_array_equal(q, want_q)
+    if bits == 4:
+        np.testing.assert_array_equal(zero, want_zero)
+    else:
+        assert zero is None
 
 
 @pytest.mark.parametrize("bits", [4, 8])
 def test_no_weight_moves_by_more_than_half_a_step_unless_clipped(bits):
     w = normal(40, 96)
-    q, scale = QuantizedWeight(ArrayWeight(w), bits, 32).read()
-    step = np.abs(np.repeat(scale.astype(F32), 32, axis=1))
-    inside = (q > (-127 if bits == 8 else -8)) & (q < (127 if bits == 8 else 7))
-    error = np.abs(w - q * np.repeat(scale.astype(F32), 32, axis=1))
+    rows = QuantizedWeight(ArrayWeight(w), bits, 32).read()
+    step = np.repeat(rows.scale.astype(F32), 32, axis=1)
+    inside = (rows.q > (-127 if bits == 8 else 0)) & (rows.q < (127 if bits == 8 else 15))
+    error = np.abs(w - values_of(rows, 32))
     assert (error <= step * 0.501)[inside].all()
     assert np.sqrt(np.mean(error**2)) < (0.01 if bits == 8 else 0.12)
 
@@ -131,18 +151,16 @@ def test_reading_in_chunks_gives_the_same_and_asks_for_few_rows_at_a_time(bits, 
 
 def test_rows_are_those_of_the_whole():
     weight = QuantizedWeight(ArrayWeight(normal(20, 64)), 4, 32)
-    q, scale = weight.read()
-    some_q, some_scale = weight.read_rows(3, 11)
-    np.testing.assert_array_equal(some_q, q[3:11])
-    np.testing.assert_array_equal(some_scale, scale[3:11])
+    for part, whole in zip(weight.read_rows(3, 11), weight.read(), strict=True):
+        np.testing.assert_array_equal(part, whole[3:11])
 
 
 def test_bfloat16_weights_are_widened_first():
     w = normal(8, 64).astype(ml_dtypes.bfloat16)
-    q, scale = QuantizedWeight(ArrayWeight(w), 8, 32).read()
-    want_q, want_scale = reference(w.astype(F32), 8, 32)
-    np.testing.assert_array_equal(q, want_q)
-    np.testing.assert_array_equal(scale, want_scale)
+    rows = QuantizedWeight(ArrayWeight(w), 8, 32).read()
+    want_q, want_scale, _ = reference(w.astype(F32), 8, 32)
+    np.testing.assert_array_equal(rows.q, want_q)
+    np.testing.assert_array_equal(rows.scale, want_scale)
 
 
 def test_nothing_is_kept_between_reads():

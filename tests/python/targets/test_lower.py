@@ -209,19 +209,17 @@ def quantized(weight_bits, group, activations):
         parts = []
         for name in ("first", "second"):
             rng = np.random.default_rng(len(name))
-            high = 2 ** (weight_bits - 1) - 1
-            q = rng.integers(-high, high + 1, (HIDDEN, HIDDEN)).astype(np.int8)
-            s = (0.01 + 0.02 * rng.random((HIDDEN, 1))).astype(np.float16)
-            values = g.constant(q if weight_bits == 8 else q.astype("int4"), f"{name}.q")
-            weight = g.op(
-                "DequantizeLinear",
-                values,
-                g.constant(s, f"{name}.scale"),
-                axis=1,
-                block_size=group,
-                output_dtype=int(DataType.FLOAT),
-                name=f"{name}.dequantized",
-            )
+            scale = g.constant((0.01 + 0.02 * rng.random((HIDDEN, 1))).astype(np.float16), f"{name}.scale")
+            if weight_bits == 8:
+                q = g.constant(rng.integers(-127, 128, (HIDDEN, HIDDEN)).astype(np.int8), f"{name}.q")
+                attributes = {"axis": 1, "block_size": group, "output_dtype": int(DataType.FLOAT)}
+                weight = g.op("DequantizeLinear", q, scale, **attributes, name=f"{name}.dequantized")
+            else:
+                q = g.constant(rng.integers(0, 16, (HIDDEN, HIDDEN)).astype("uint4"), f"{name}.q")
+                zero = g.constant(rng.uniform(0, 15, (HIDDEN, 1)).astype(np.float16), f"{name}.zero")
+                (weight,) = g.emit(
+                    "DequantizeAffine", q, scale, zero, domain=ops.DOMAIN, block_size=group, name=f"{name}.dequantized"
+                )
             parts.append(g.op("Gemm", x, weight, transB=1, name=name))
         return g.op("Add", *parts, name="both")
 

@@ -13,6 +13,7 @@ import pytest
 from trtc import _core
 from trtc.engine.format import ALIGNMENT, WeightFormat
 from trtc.errors import CheckpointError
+from trtc.quantize.groupwise import QuantizedRows
 from trtc.targets.cpu import pack_weights
 from trtc.targets.cpu.pack_weights import layout_weights, write_weights
 from trtc.targets.cpu.weight_spec import WeightSpec
@@ -30,8 +31,8 @@ def spec(format, values, group=0):
         bits = 8 if format is WeightFormat.PACKED_I8 else 4
 
         def read(start, stop):
-            q, scale = _core.quantize_groupwise(np.ascontiguousarray(values[start:stop]), bits, group)
-            return q, scale.view(np.float16)
+            q, scale, *zero = _core.quantize_groupwise(np.ascontiguousarray(values[start:stop]), bits, group)
+            return QuantizedRows(q, scale.view(np.float16), zero[0].view(np.float16) if zero else None)
 
         return WeightSpec(name, format, *values.shape, group, read_quantized=read)
     return WeightSpec(name, format, *values.shape, read_floats=lambda start, stop: values[start:stop])

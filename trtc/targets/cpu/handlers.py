@@ -240,6 +240,7 @@ def binary(low: Lowering, node: ir.Node) -> None:
 HANDLERS: dict[tuple[str, str], Handler] = {
     ("", "Add"): binary,
     ("", "DequantizeLinear"): dequantize,
+    (DOMAIN, "DequantizeAffine"): dequantize,
     ("", "Gather"): gather,
     ("", "Gelu"): activation,
     ("", "Gemm"): gemm,

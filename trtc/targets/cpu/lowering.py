@@ -11,7 +11,7 @@ from trtc.engine.format import KvDtype, Rows, WeightFormat
 from trtc.errors import BuildError
 from trtc.graph import contract
 from trtc.targets.cpu.program import LOGITS_BUFFER, Program, View
-from trtc.targets.cpu.weight_spec import WeightSpec, float_matrix, quantized_matrix, rows_f32
+from trtc.targets.cpu.weight_spec import DEQUANTIZE, WeightSpec, float_matrix, quantized_matrix, rows_f32
 
 _ROWS = {contract.TOKENS: Rows.TOKENS, contract.LOGIT_ROWS: Rows.LOGIT_ROWS}
 
@@ -99,13 +99,13 @@ class Lowering:
         return rows, cols
 
     def matrix(self, node: ir.Node, index: int) -> WeightSpec:
-        """The packed weight of a Gemm or an embedding: an initializer or a DequantizeLinear of one."""
+        """The packed weight of a Gemm or an embedding: an initializer or one that is dequantized."""
         value = node.inputs[index]
         assert value is not None
         producer = value.producer()
         if value.is_initializer():
             return float_matrix(value, self.options.matrix_format)
-        if producer is not None and producer.op_type == "DequantizeLinear" and _is_constant(producer):
+        if producer is not None and producer.op_type in DEQUANTIZE and _is_constant(producer):
             return quantized_matrix(producer)
         raise refused(node, f"its weight {value.name!r} is computed", "fold it into an initializer")
 

@@ -117,7 +117,7 @@ def _chunks(spec: WeightSpec) -> Iterator[tuple[int, int]]:
 
 
 def _parts(spec: WeightSpec, n: int) -> list[_Part]:
-    """Data, scales and column sums of a packed blob; see cpp/src/kernels/linear.h."""
+    """Data, scales, column sums and zeros of a packed blob; see cpp/src/kernels/linear.h."""
     layout = _layout(spec, n)
     half_bytes = {"f32": 8, "bf16": 4, "i8": 2, "i4": 1}[_FORMAT_NAMES[spec.format]]
     parts = [_Part(layout["data_offset"], layout["k_padded"] * _PANEL_COLS * half_bytes // 2)]
@@ -125,6 +125,8 @@ def _parts(spec: WeightSpec, n: int) -> list[_Part]:
         parts.append(_Part(layout["scales_offset"], layout["groups"] * _PANEL_COLS * 2))
     if spec.format is WeightFormat.PACKED_I8:
         parts.append(_Part(layout["sums_offset"], layout["groups"] * _PANEL_COLS * 4))
+    if spec.format is WeightFormat.PACKED_I4:
+        parts.append(_Part(layout["zeros_offset"], layout["groups"] * _PANEL_COLS * 2))
     return parts
 
 
@@ -132,10 +134,12 @@ def _pack(spec: WeightSpec, start: int, stop: int, out: Bytes) -> None:
     from trtc import _core
 
     if spec.read_quantized is not None:
-        q, scale = spec.read_quantized(start, stop)
-        _core.pack_quantized(
-            q, np.ascontiguousarray(scale).view(np.uint16), _FORMAT_NAMES[spec.format], spec.group, out
-        )
+        q, scale, zero = spec.read_quantized(start, stop)
+        scale_bits = np.ascontiguousarray(scale).view(np.uint16)
+        if zero is None:
+            _core.pack_i8(q, scale_bits, spec.group, out)
+        else:
+            _core.pack_i4(q, scale_bits, np.ascontiguousarray(zero).view(np.uint16), spec.group, out)
         return
     assert spec.read_floats is not None
     rows: npt.NDArray[Any] = spec.read_floats(start, stop)

@@ -13,11 +13,13 @@ import onnx_ir as ir
 from trtc.engine.format import WeightFormat
 from trtc.errors import BuildError
 from trtc.graph.builder import WEIGHT_META
-from trtc.quantize.groupwise import QUANTIZED_META, QuantizedWeight
+from trtc.quantize.groupwise import QUANTIZED_META, QuantizedRows, QuantizedWeight
 
 Array = npt.NDArray[Any]
 FloatRows = Callable[[int, int], Array]  # rows [start, stop) as float32 or bfloat16
-QuantizedRows = Callable[[int, int], tuple[npt.NDArray[np.int8], npt.NDArray[np.float16]]]
+ReadQuantized = Callable[[int, int], QuantizedRows]
+
+DEQUANTIZE = ("DequantizeLinear", "DequantizeAffine")  # operators that stand for a quantized weight
 
 
 @dataclass(frozen=True)
@@ -30,7 +32,7 @@ class WeightSpec:
     k: int
     group: int = 0
     read_floats: FloatRows | None = None
-    read_quantized: QuantizedRows | None = None
+    read_quantized: ReadQuantized | None = None
 
 
 def float_matrix(value: ir.Value, format: WeightFormat) -> WeightSpec:
@@ -53,19 +55,21 @@ def rows_f32(value: ir.Value, max_rows: int | None = None) -> WeightSpec:
 
 
 def quantized_matrix(node: ir.Node) -> WeightSpec:
-    """The [out, in] matrix that a DequantizeLinear over two initializers stands for."""
+    """The [out, in] matrix that a node of ``DEQUANTIZE`` over initializers stands for."""
     values, scales = node.inputs[0], node.inputs[1]
     assert values is not None and scales is not None
     group = node.attributes["block_size"].as_int()
     n, k = static_shape(values)
-    bits = {ir.DataType.INT8: 8, ir.DataType.INT4: 4}.get(values.dtype or ir.DataType.UNDEFINED)
-    if bits is None or node.attributes["axis"].as_int() != 1 or scales.dtype != ir.DataType.FLOAT16:
+    if node.op_type == "DequantizeAffine":
+        format = WeightFormat.PACKED_I4  # verification has seen to its types
+    elif values.dtype == ir.DataType.INT8 and scales.dtype == ir.DataType.FLOAT16:
+        format = WeightFormat.PACKED_I8
+    else:
         raise BuildError(
-            f"DequantizeLinear {node.name}: the CPU target needs int8 or int4 with float16 scales along axis 1; "
-            f"got {values.dtype} with {scales.dtype} scales"
+            f"DequantizeLinear {node.name}: the CPU target needs int8 with float16 scales, or DequantizeAffine for "
+            f"int4; got {values.dtype} with {scales.dtype} scales"
         )
-    format = WeightFormat.PACKED_I8 if bits == 8 else WeightFormat.PACKED_I4
-    return WeightSpec(values.name or "", format, n, k, group, read_quantized=_quantized_reader(values, scales))
+    return WeightSpec(values.name or "", format, n, k, group, read_quantized=_quantized_reader(node))
 
 
 def static_shape(value: ir.Value) -> tuple[int, ...]:
@@ -83,10 +87,15 @@ def _float_reader(value: ir.Value) -> FloatRows:
     return lambda start, stop: tensor.numpy()[start:stop]
 
 
-def _quantized_reader(values: ir.Value, scales: ir.Value) -> QuantizedRows:
-    weight: QuantizedWeight | None = values.meta.get(QUANTIZED_META)
+def _quantized_reader(node: ir.Node) -> ReadQuantized:
+    operands = [value for value in node.inputs if value is not None]
+    weight: QuantizedWeight | None = operands[0].meta.get(QUANTIZED_META)
     if weight is not None:
         return weight.read_rows
-    q, s = values.const_value, scales.const_value
-    assert q is not None and s is not None
-    return lambda start, stop: (q.numpy()[start:stop].astype(np.int8), s.numpy()[start:stop])
+    tensors = [value.const_value for value in operands]
+
+    def read(start: int, stop: int) -> QuantizedRows:
+        q, scale, *zero = (tensor.numpy()[start:stop] for tensor in tensors if tensor is not None)
+        return QuantizedRows(q.astype(np.int8), scale, zero[0] if zero else None)
+
+    return read
