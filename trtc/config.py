@@ -60,7 +60,7 @@ class QuantAlgo(str, Enum):
 
 
 class QuantConfig(Settings):
-    """Weight quantization: symmetric, by groups of ``group_size`` input channels, float16 scales.
+    """Weight quantization by groups of ``group_size`` input channels: float16 scales, and for int4 float16 zero points.
 
     The embedding and logits matrix keeps 8 bits under every 4-bit algorithm.
     """
