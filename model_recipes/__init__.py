@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from trtc.checkpoint.model_config import ModelConfig
     from trtc.checkpoint.weight_map import WeightMap
     from trtc.graph.builder import GraphBuilder
+    from trtc.graph.shard import Shard
 
 
 class Recipe(Protocol):
@@ -34,12 +35,14 @@ def find_recipe(model_type: str) -> Recipe:
     return cast(Recipe, importlib.import_module(f"{__name__}.{model_type}"))
 
 
-def build_graph(cfg: ModelConfig, weights: WeightMap, block_size: int, max_seq_len: int | None = None) -> ir.Model:
-    """The verified step graph of a model, before any pass.
+def build_graph(
+    cfg: ModelConfig, weights: WeightMap, block_size: int, max_seq_len: int | None = None, shard: Shard | None = None
+) -> ir.Model:
+    """The verified step graph of a model, or of one rank's share of it, before any pass.
 
     ``block_size``: tokens per KV block. ``max_seq_len``: tokens; rope tables get that many rows (None: all the model's
-    positions). Raises ConfigError for a ``max_seq_len`` beyond the model's positions, RecipeError without a recipe,
-    CheckpointError for a tensor that is missing, mis-shaped or left over.
+    positions). Raises ConfigError for a ``max_seq_len`` beyond the model's positions or a ``shard`` that cannot divide
+    it evenly, RecipeError without a recipe, CheckpointError for a tensor that is missing, mis-shaped or left over.
     """
     from trtc.graph.builder import GraphBuilder
     from trtc.graph.verify import verify
@@ -50,7 +53,7 @@ def build_graph(cfg: ModelConfig, weights: WeightMap, block_size: int, max_seq_l
             f"max_seq_len {max_seq_len} exceeds the {cfg.max_position_embeddings} positions the model was made for; "
             "use a smaller one"
         )
-    model = recipe.build(GraphBuilder(cfg, block_size, max_seq_len=max_seq_len), cfg, weights)
+    model = recipe.build(GraphBuilder(cfg, block_size, max_seq_len=max_seq_len, shard=shard), cfg, weights)
     weights.finish()
     verify(model, "recipe")
     return model

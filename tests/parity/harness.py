@@ -22,7 +22,8 @@ from tests.tiny_models import save_tiny_model, tiny_model
 from trtc.checkpoint.hf_config import model_config_from_hf
 from trtc.checkpoint.reader import open_checkpoint
 from trtc.checkpoint.weight_map import WeightMap
-from trtc.graph.reference import evaluate
+from trtc.graph.reference import evaluate_ranks
+from trtc.graph.shard import Shard
 
 Array = np.ndarray[Any, Any]
 StepRunner = Callable[[dict[str, Array]], Array]
@@ -34,28 +35,43 @@ TOLERANCE = 1e-4
 
 
 class ReferenceRunner:
-    """A step runner over the numpy evaluator. Slots never written hold NaN, so that reading one shows."""
+    """A step runner over the numpy evaluator, of one graph or of all ranks' graphs.
 
-    def __init__(self, model: ir.Model, num_blocks: int = NUM_BLOCKS) -> None:
-        self._model = model
-        self._caches = {
-            value.name: np.full((num_blocks, *list(value.shape)[1:]), np.nan, np.float32)
-            for value in model.graph.inputs
-            if value.name.startswith("kv_cache.")
-        }
+    Slots never written hold NaN, so that reading one shows.
+    """
+
+    def __init__(self, *ranks: ir.Model, num_blocks: int = NUM_BLOCKS) -> None:
+        self._ranks = ranks
+        self._caches = [
+            {
+                value.name: np.full((num_blocks, *list(value.shape)[1:]), np.nan, np.float32)
+                for value in model.graph.inputs
+                if value.name.startswith("kv_cache.")
+            }
+            for model in ranks
+        ]
 
     def __call__(self, inputs: dict[str, Array]) -> Array:
-        outputs = evaluate(self._model, {**inputs, **self._caches})
-        self._caches = {name: outputs[f"{name}.out"] for name in self._caches}
-        return outputs["logits"]
+        outputs = evaluate_ranks(self._ranks, [{**inputs, **caches} for caches in self._caches])
+        self._caches = [
+            {name: arrays[f"{name}.out"] for name in caches}
+            for caches, arrays in zip(self._caches, outputs, strict=True)
+        ]
+        for other in outputs[1:]:
+            np.testing.assert_array_equal(other["logits"], outputs[0]["logits"])
+        return outputs[0]["logits"]
 
 
-def build_case_graph(case: ParityCase, directory: Path, block_size: int = BLOCK_SIZE) -> ir.Model:
+def build_case_graph(
+    case: ParityCase, directory: Path, block_size: int = BLOCK_SIZE, shard: Shard | None = None
+) -> ir.Model:
     """Write the case's model into ``directory`` and build its step graph, before any pass."""
-    save_tiny_model(case.model_type, directory, **case.overrides)
+    if not (directory / "config.json").exists():
+        save_tiny_model(case.model_type, directory, **case.overrides)
     checkpoint = open_checkpoint(directory)
     config = model_config_from_hf(checkpoint.config)
-    return build_graph(config, WeightMap(checkpoint.tensors, config.model_type), block_size, case.max_seq_len)
+    weights = WeightMap(checkpoint.tensors, config.model_type)
+    return build_graph(config, weights, block_size, case.max_seq_len, shard)
 
 
 def case_sequences(case: ParityCase, seed: int = 7) -> list[list[int]]:

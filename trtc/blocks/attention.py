@@ -6,15 +6,16 @@ from collections.abc import Callable
 
 import onnx_ir as ir
 
-from trtc.blocks.linear import linear
+from trtc.blocks.linear import column_parallel, columns, row_parallel
 from trtc.blocks.norm import head_rms_norm
 from trtc.blocks.rope import RopeTables, rotate
 from trtc.checkpoint.model_config import ModelConfig
 from trtc.checkpoint.weight_map import WeightMap
 from trtc.graph import ops
 from trtc.graph.builder import GraphBuilder
+from trtc.graph.shard import kv_heads, query_heads
 
-# (builder, config, weights, x [tokens, hidden], prefix) -> query, key, value [tokens, (kv_)heads * head_dim]
+# (builder, config, weights, x [tokens, hidden], prefix) -> a rank's query, key, value [tokens, (kv_)heads * head_dim]
 Projection = Callable[[GraphBuilder, ModelConfig, WeightMap, ir.Value, str], tuple[ir.Value, ir.Value, ir.Value]]
 
 
@@ -22,10 +23,9 @@ def separate_qkv(
     g: GraphBuilder, cfg: ModelConfig, w: WeightMap, x: ir.Value, prefix: str
 ) -> tuple[ir.Value, ir.Value, ir.Value]:
     """``q_proj``, ``k_proj`` and ``v_proj``. x float [tokens, hidden]."""
-    kv = cfg.num_kv_heads * cfg.head_dim
-    query = linear(g, w, x, f"{prefix}.q_proj", cfg.num_heads * cfg.head_dim, bias=cfg.qkv_bias)
-    key = linear(g, w, x, f"{prefix}.k_proj", kv, bias=cfg.qkv_bias)
-    value = linear(g, w, x, f"{prefix}.v_proj", kv, bias=cfg.qkv_bias)
+    query = column_parallel(g, w, x, f"{prefix}.q_proj", [query_heads(cfg)], bias=cfg.qkv_bias)
+    key = column_parallel(g, w, x, f"{prefix}.k_proj", [kv_heads(cfg)], bias=cfg.qkv_bias)
+    value = column_parallel(g, w, x, f"{prefix}.v_proj", [kv_heads(cfg)], bias=cfg.qkv_bias)
     return query, key, value
 
 
@@ -40,9 +40,10 @@ def fused_qkv(
     transpose: bool = False,
 ) -> tuple[ir.Value, ir.Value, ir.Value]:
     """One matrix ``name`` whose outputs are query, key and value in that order. x float [tokens, hidden]."""
-    sizes = (cfg.num_heads * cfg.head_dim, cfg.num_kv_heads * cfg.head_dim, cfg.num_kv_heads * cfg.head_dim)
-    packed = linear(g, w, x, f"{prefix}.{name}", sum(sizes), bias=cfg.qkv_bias, transpose=transpose)
-    query, key, value = g.emit("Split", packed, g.ints(*sizes), axis=1, name="qkv_split")
+    parts = [query_heads(cfg), kv_heads(cfg), kv_heads(cfg)]
+    packed = column_parallel(g, w, x, f"{prefix}.{name}", parts, bias=cfg.qkv_bias, transpose=transpose)
+    sizes = g.ints(*(len(part.of(g.shard)) for part in parts))
+    query, key, value = g.emit("Split", packed, sizes, axis=1, name="qkv_split")
     return query, key, value
 
 
@@ -74,8 +75,16 @@ def attention(
             query = rotate(g, query, rope, cfg.head_dim, "q_rope")
             key = rotate(g, key, rope, cfg.head_dim, "k_rope")
         attended, kv_out = paged_attention(g, cfg, query, key, value, layer)
-        hidden, bias = cfg.hidden_size, cfg.attention_out_bias
-        out = linear(g, w, attended, f"{prefix}.{out_name}", hidden, bias=bias, transpose=transpose_out)
+        out = row_parallel(
+            g,
+            w,
+            attended,
+            f"{prefix}.{out_name}",
+            query_heads(cfg),
+            cfg.hidden_size,
+            bias=cfg.attention_out_bias,
+            transpose=transpose_out,
+        )
     return out, kv_out
 
 
@@ -95,8 +104,8 @@ def paged_attention(
         domain=ops.DOMAIN,
         name="attention",
         layer=layer,
-        num_heads=cfg.num_heads,
-        num_kv_heads=cfg.num_kv_heads,
+        num_heads=columns(query) // cfg.head_dim,
+        num_kv_heads=columns(key) // cfg.head_dim,
         head_dim=cfg.head_dim,
         scale=cfg.attention_scale,
         window=cfg.layer_windows[layer] or 0,

@@ -6,15 +6,27 @@ from collections.abc import Callable
 
 import onnx_ir as ir
 
+from trtc.blocks.linear import all_reduce, columns
 from trtc.checkpoint.model_config import ModelConfig
 from trtc.checkpoint.weight_map import WeightMap
+from trtc.graph import ops
 from trtc.graph.builder import GraphBuilder
+from trtc.graph.shard import vocabulary_rows
+from trtc.graph.weight_slices import take_rows
 
 
 def token_embedding(g: GraphBuilder, cfg: ModelConfig, w: WeightMap, name: str) -> tuple[ir.Value, ir.Value]:
-    """(the table float [vocab, hidden], the rows' embeddings float [tokens, hidden]), scaled as the model wants."""
-    table = g.weight(w.take(name, (cfg.vocab_size, cfg.hidden_size)))
-    x = g.op("Gather", table, g.input_ids, axis=0, name="embed_tokens")
+    """(the table float [vocab, hidden], the rows' embeddings float [tokens, hidden]), scaled as the model wants.
+
+    A rank's table holds its rows of the vocabulary alone.
+    """
+    table = _vocabulary_matrix(g, cfg, w, name)
+    if g.shard.whole:
+        x = g.op("Gather", table, g.input_ids, axis=0, name="embed_tokens")
+    else:
+        first = vocabulary_rows(cfg.vocab_size, g.shard).start
+        own = g.op("GatherShard", table, g.input_ids, domain=ops.DOMAIN, first_row=first, name="embed_tokens")
+        x = all_reduce(g, own, "embed_tokens.sum")
     if cfg.embedding_scale != 1.0:
         x = g.op("Mul", x, g.scalar(cfg.embedding_scale), name="embed_scale")
     return table, x
@@ -42,11 +54,29 @@ def logits_of_wanted_rows(
     if cfg.tie_word_embeddings:
         w.ignore(r"lm_head\.weight")
     else:
-        head = g.weight(w.take("lm_head.weight", (cfg.vocab_size, cfg.hidden_size)))
+        head = _vocabulary_matrix(g, cfg, w, "lm_head.weight")
     wanted = norm(g.op("Gather", x, g.logit_rows, axis=0, name="wanted_rows"))
-    logits = g.op("Gemm", wanted, head, transB=1, name="lm_head")
+    logits = _all_logits(g, cfg, g.op("Gemm", wanted, head, transB=1, name="lm_head"))
     if cfg.logit_softcap is None:
         return logits
     with g.scope("logit_softcap"):
         bounded = g.op("Tanh", g.op("Mul", logits, g.scalar(1 / cfg.logit_softcap), name="shrink"), name="tanh")
         return g.op("Mul", bounded, g.scalar(cfg.logit_softcap), name="stretch")
+
+
+def _vocabulary_matrix(g: GraphBuilder, cfg: ModelConfig, w: WeightMap, name: str) -> ir.Value:
+    """This rank's rows of a [vocab, hidden] matrix."""
+    weight = w.take(name, (cfg.vocab_size, cfg.hidden_size))
+    return g.weight(take_rows(weight, [vocabulary_rows(cfg.vocab_size, g.shard)]))
+
+
+def _all_logits(g: GraphBuilder, cfg: ModelConfig, own: ir.Value) -> ir.Value:
+    """This rank's logits -> every rank's float [logit_rows, vocab], without the padding of the last ranks."""
+    if g.shard.whole:
+        return own
+    gathered = g.op("AllGather", own, domain=ops.DOMAIN, world=g.shard.world, name="lm_head.all")
+    padding = columns(gathered) - cfg.vocab_size
+    if padding == 0:
+        return gathered
+    logits, _ = g.emit("Split", gathered, g.ints(cfg.vocab_size, padding), axis=1, name="lm_head.wanted")
+    return logits

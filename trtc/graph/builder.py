@@ -13,6 +13,7 @@ from trtc.checkpoint.model_config import ModelConfig
 from trtc.errors import GraphError
 from trtc.graph import contract, ops
 from trtc.graph.shapes import FLOAT, INT32, ValueType, infer_outputs
+from trtc.graph.shard import Shard, kv_heads
 
 IR_VERSION = 12  # the first that holds opset 24
 WEIGHT_META = "trtc.weight"  # initializer.meta key: the LazyWeight it reads
@@ -82,7 +83,7 @@ def weight_initializer(weight: LazyWeight, name: str | None = None) -> ir.Value:
 
 
 class GraphBuilder:
-    """Builds the step graph of one model; recipes and blocks call it.
+    """Builds the step graph of one model, or of one rank's share of it; recipes and blocks call it.
 
     The step inputs of contract.py are attributes: ``input_ids``, ``position_ids``, ``query_start``, ``context_lens``,
     ``block_table``, ``logit_rows``; ``kv_caches[layer]`` are the KV pools. KV values are typed float here: the target
@@ -90,10 +91,16 @@ class GraphBuilder:
     """
 
     def __init__(
-        self, model_config: ModelConfig, block_size: int, name: str | None = None, max_seq_len: int | None = None
+        self,
+        model_config: ModelConfig,
+        block_size: int,
+        name: str | None = None,
+        max_seq_len: int | None = None,
+        shard: Shard | None = None,
     ) -> None:
         """``max_seq_len`` (tokens) bounds position_ids and sizes the rope tables; None: all the model's positions."""
         self.config = model_config
+        self.shard = shard or Shard()
         self.block_size = block_size
         self.max_seq_len = max_seq_len or model_config.max_position_embeddings
         self.name = name or model_config.model_type
@@ -103,8 +110,9 @@ class GraphBuilder:
         self.context_lens = _input(contract.CONTEXT_LENS)
         self.block_table = _input(contract.BLOCK_TABLE)
         self.logit_rows = _input(contract.LOGIT_ROW_IDS)
+        local_kv_heads = len(kv_heads(model_config).of(self.shard)) // model_config.head_dim
         self.kv_caches = [
-            _input(contract.kv_cache(layer, model_config.num_kv_heads, model_config.head_dim, block_size))
+            _input(contract.kv_cache(layer, local_kv_heads, model_config.head_dim, block_size))
             for layer in range(model_config.num_layers)
         ]
         self._nodes: list[ir.Node] = []

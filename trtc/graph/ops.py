@@ -103,6 +103,32 @@ DEQUANTIZE_AFFINE = OpSchema(
     y = (x - zero_point) * scale, both those of the block of columns.""",
 )
 
+ALL_REDUCE = OpSchema(
+    "AllReduce",
+    ("x",),
+    ("y",),
+    {},
+    """y = the sum of every rank's x, in the order of ranks; any shape.""",
+)
+
+ALL_GATHER = OpSchema(
+    "AllGather",
+    ("x",),
+    ("y",),
+    {"world": int},
+    """y = every rank's x side by side in the order of ranks; x [rows, n], y [rows, world * n].""",
+)
+
+GATHER_SHARD = OpSchema(
+    "GatherShard",
+    ("table", "indices"),
+    ("y",),
+    {"first_row": int},
+    """Gather from one rank's rows of a table: y[i] = table[indices[i] - first_row], zeros where that is no row of it.
+
+    table float [rows, columns]; indices int32 [n]; y [n, columns].""",
+)
+
 SCHEMAS: dict[str, OpSchema] = {
     schema.name: schema
     for schema in (
@@ -113,5 +139,8 @@ SCHEMAS: dict[str, OpSchema] = {
         ADD_LAYER_NORMALIZATION,
         QUANTIZE_ACTIVATION,
         DEQUANTIZE_AFFINE,
+        ALL_REDUCE,
+        ALL_GATHER,
+        GATHER_SHARD,
     )
 }

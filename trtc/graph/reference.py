@@ -6,7 +6,8 @@ Plain float32 arithmetic, written to be read. Only small graphs are evaluated th
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,48 @@ def evaluate(model: ir.Model, inputs: Mapping[str, Array]) -> dict[str, Array]:
     A KV pool may be float32 or bfloat16; what is stored in it is rounded to its type. Returns an array per graph
     output, ``logits`` and ``kv_cache.<layer>.out``. Raises GraphError for a missing input.
     """
+    return evaluate_ranks([model], [inputs])[0]
+
+
+def evaluate_ranks(models: Sequence[ir.Model], inputs: Sequence[Mapping[str, Array]]) -> list[dict[str, Array]]:
+    """Run one step of all ranks of a tensor-parallel model side by side, meeting at every collective.
+
+    Raises GraphError when the ranks do not meet at the same collectives.
+    """
+    ranks = [_run(model, arrays) for model, arrays in zip(models, inputs, strict=True)]
+    results: list[dict[str, Array]] = [{} for _ in ranks]
+    answers: list[Array | None] = [None] * len(ranks)
+    while True:
+        asked = []
+        for rank, answer in zip(ranks, answers, strict=True):
+            try:
+                asked.append(rank.send(answer))
+            except StopIteration as finished:
+                results[len(asked)] = finished.value
+                asked.append(("", np.empty(0)))
+        names = {name for name, _ in asked}
+        if names == {""}:
+            return results
+        if len(ranks) == 1:
+            raise GraphError(f"evaluate: the graph is one rank's share, it needs the others for {names.pop()}")
+        if len(names) > 1:
+            raise GraphError(f"ranks meet at different collectives: {sorted(names)}")
+        answers = list(_collect(names.pop(), [array for _, array in asked]))
+
+
+def _collect(collective: str, arrays: Sequence[Array]) -> Iterator[Array]:
+    """What each rank gets."""
+    if collective == "AllGather":
+        result = np.concatenate(arrays, axis=1)
+    else:
+        result = arrays[0]
+        for array in arrays[1:]:
+            result = result + array
+    return repeat(result, len(arrays))
+
+
+def _run(model: ir.Model, inputs: Mapping[str, Array]) -> Generator[tuple[str, Array], Array | None, dict[str, Array]]:
+    """One rank's step: yields (collective, this rank's array), is sent what comes of it, and returns the outputs."""
     values: dict[int, Array] = {}
     for value in model.graph.inputs:
         name = value.name or ""
@@ -42,12 +85,18 @@ def evaluate(model: ir.Model, inputs: Mapping[str, Array]) -> dict[str, Array]:
         return np.asarray(value.const_value.numpy())
 
     for node in model.graph:
+        operands = [load(value) for value in node.inputs]
+        if (node.domain, node.op_type) in COLLECTIVES:
+            assert operands[0] is not None
+            answer = yield node.op_type, operands[0]
+            assert answer is not None
+            values[id(node.outputs[0])] = answer
+            continue
         kernel = KERNELS.get((node.domain, node.op_type))
         if kernel is None:
             raise GraphError(f"evaluate: node {node.name!r} has unknown operator {node.domain}.{node.op_type}")
         attributes = {name: attr.value for name, attr in node.attributes.items()}
-        results = kernel(*[load(value) for value in node.inputs], **attributes)
-        for output, result in zip(node.outputs, results, strict=True):
+        for output, result in zip(node.outputs, kernel(*operands, **attributes), strict=True):
             values[id(output)] = result
     return {value.name or "": values[id(value)] for value in model.graph.outputs}
 
@@ -67,6 +116,12 @@ def _activate(x: Array, kind: str) -> Array:
 
 def _gather(data: Array, indices: Array, axis: int = 0) -> tuple[Array, ...]:
     return (np.take(data, indices, axis=axis),)
+
+
+def _gather_shard(table: Array, indices: Array, first_row: int) -> tuple[Array, ...]:
+    rows = indices - first_row
+    own = (rows >= 0) & (rows < len(table))
+    return (np.where(own[:, None], table[np.where(own, rows, 0)], np.float32(0)),)
 
 
 def _gemm(x: Array, weight: Array, bias: Array | None = None, **_: Any) -> tuple[Array, ...]:
@@ -203,6 +258,8 @@ def _read_kv(cache: Array, context: int, blocks: Array, group: int) -> tuple[Arr
     return key, value
 
 
+COLLECTIVES = {(ops.DOMAIN, "AllGather"), (ops.DOMAIN, "AllReduce")}
+
 KERNELS: dict[tuple[str, str], Kernel] = {
     ("", "Add"): lambda a, b: (a + b,),
     ("", "Concat"): lambda *parts, axis: (np.concatenate(parts, axis=axis),),
@@ -221,6 +278,7 @@ KERNELS: dict[tuple[str, str], Kernel] = {
     (ops.DOMAIN, "AddRMSNormalization"): _add_rms_norm,
     (ops.DOMAIN, "DequantizeAffine"): _dequantize_affine,
     (ops.DOMAIN, "GatedActivation"): _gated_activation,
+    (ops.DOMAIN, "GatherShard"): _gather_shard,
     (ops.DOMAIN, "PagedAttention"): _paged_attention,
     (ops.DOMAIN, "QuantizeActivation"): _quantize_activation,
     (ops.DOMAIN, "RotaryEmbedding"): _rotary,

@@ -289,6 +289,13 @@ def _add_normalization(node: ir.Node) -> list[ValueType]:
     return [out, out]
 
 
+def _all_gather(node: ir.Node) -> list[ValueType]:
+    rows, columns = _float_rows(node.inputs[0], "x")
+    world = int(attribute(node, "world"))
+    _expect(world > 1, f"world is {world}, expected at least 2")
+    return [ValueType(FLOAT, (rows, world * columns))]
+
+
 def _quantize_activation(node: ir.Node) -> list[ValueType]:
     rows, columns = _float_rows(node.inputs[0], "x")
     block = int(attribute(node, "block_size"))
@@ -321,6 +328,9 @@ RULES: dict[tuple[str, str], Rule] = {
     ("", "Swish"): _standard((1, 1), {"alpha": float}, _swish),
     ("", "Tanh"): _standard((1, 1), {}, _unary),
     (ops.DOMAIN, "PagedAttention"): _ours(ops.PAGED_ATTENTION, _paged_attention),
+    (ops.DOMAIN, "AllGather"): _ours(ops.ALL_GATHER, _all_gather),
+    (ops.DOMAIN, "AllReduce"): _ours(ops.ALL_REDUCE, _unary),
+    (ops.DOMAIN, "GatherShard"): _ours(ops.GATHER_SHARD, _gather),
     (ops.DOMAIN, "RotaryEmbedding"): _ours(ops.ROTARY_EMBEDDING, _rotary),
     (ops.DOMAIN, "DequantizeAffine"): _ours(ops.DEQUANTIZE_AFFINE, _dequantize_affine),
     (ops.DOMAIN, "GatedActivation"): _ours(ops.GATED_ACTIVATION, _gated_activation),

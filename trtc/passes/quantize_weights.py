@@ -124,7 +124,7 @@ def _is_dequantize(node: ir.Node | None) -> bool:
 
 def _is_embedding(node: ir.Node) -> bool:
     """Whether the node looks tokens up; a table of learned positions is small and stays as it is."""
-    indices = node.inputs[1] if is_op(node, "Gather") else None
+    indices = node.inputs[1] if is_op(node, "Gather") or is_op(node, "GatherShard", DOMAIN) else None
     return indices is not None and indices.is_graph_input() and indices.name == contract.INPUT_IDS.name
 
 

@@ -53,6 +53,9 @@ GOOD: list[tuple[str, list[ir.Value], dict[str, Any], list[str]]] = [
         {"block_size": 32, **OURS},
         ["float[6, 100]"],
     ),
+    ("AllReduce", [X], OURS, ["float[tokens, 12]"]),
+    ("AllGather", [X], {"world": 4, **OURS}, ["float[tokens, 48]"]),
+    ("GatherShard", [val("t", F, 7, 12), val("i", I32, "tokens")], {"first_row": 7, **OURS}, ["float[tokens, 12]"]),
     ("GatedActivation", [X], {"activation": "silu", **OURS}, ["float[tokens, 6]"]),
     ("QuantizeActivation", [X], {"block_size": 8, **OURS}, ["int8[tokens, 12]", "float[tokens, 2]"]),
     (
@@ -105,6 +108,7 @@ BAD: list[tuple[str, list[ir.Value], dict[str, Any], str]] = [
         {"block_size": 32, **OURS},
         r"zero_point is float16\[6, 3\], expected float16\[6, 4\]",
     ),
+    ("AllGather", [X], {"world": 1, **OURS}, "world is 1, expected at least 2"),
     ("GatedActivation", [X], OURS, "missing attribute 'activation'"),
     ("GatedActivation", [X], {"activation": 3, **OURS}, "attribute 'activation' is 3, expected str"),
     ("GatedActivation", [X], {"activation": "relu", **OURS}, "expected silu, gelu or gelu_tanh"),
