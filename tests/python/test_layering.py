@@ -34,6 +34,7 @@ PYTHON_LAYERS = (
     "trtc.build",
     "trtc.runtime",
     "trtc",
+    "trtc.doctor",
     "trtc.cli",
     "trtc.__main__",
 )

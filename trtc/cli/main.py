@@ -11,6 +11,7 @@ import typer
 
 import trtc
 from trtc.cli.build_command import build
+from trtc.cli.doctor_command import doctor
 from trtc.cli.inspect_command import inspect
 from trtc.cli.run_command import run
 
@@ -25,6 +26,7 @@ app = typer.Typer(
 app.command()(build)
 app.command()(run)
 app.command()(inspect)
+app.command()(doctor)
 
 
 def _print_version(wanted: bool) -> None:

@@ -15,7 +15,9 @@ def invoke(*arguments, stdin=None):
     return CliRunner().invoke(app, [str(argument) for argument in arguments], input=stdin, env={"COLUMNS": "200"})
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["build", "-h"], ["run", "--help"], ["inspect", "--help"]])
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["build", "-h"], ["run", "--help"], ["inspect", "--help"], ["doctor", "-h"]]
+)
 def test_help_succeeds(arguments):
     result = invoke(*arguments)
     assert result.exit_code == 0 and "Usage" in result.stdout
