@@ -8,6 +8,7 @@ import hashlib
 import importlib.metadata
 import json
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -17,6 +18,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from trtc.checkpoint.hf_directory import TOKENIZER_FILES
 from trtc.checkpoint.model_config import ModelConfig
 from trtc.config import BuildConfig
 from trtc.engine.manifest import (
@@ -33,6 +35,8 @@ from trtc.errors import BuildError
 
 if TYPE_CHECKING:
     from trtc.targets.base import Artifact
+
+_OWN_FILE = re.compile("|".join((*map(re.escape, (MANIFEST_NAME, *TOKENIZER_FILES)), r"rank\d+\.engine")))
 
 
 @dataclass
@@ -94,10 +98,11 @@ class EngineDraft:
 def write_engine(output: str | Path) -> Iterator[EngineDraft]:
     """``with write_engine(output) as draft:`` the engine appears at ``output`` when the block ends, or not at all.
 
-    An existing engine is replaced in one step. Raises BuildError when ``output`` holds something else, cannot be
-    written, or the disk is full.
+    An existing engine is replaced in one step; where ``output`` is a symbolic link, in the directory it points to.
+    Raises BuildError when ``output`` holds anything else, cannot be written, or the disk is full.
     """
     target = Path(output).absolute()
+    target = target.resolve() if target.is_symlink() else target
     _check_output(target)
     _remove_abandoned(target)
     try:
@@ -136,10 +141,18 @@ def _draft_prefix(target: Path) -> str:
 
 
 def _check_output(target: Path) -> None:
-    if target.is_dir() and any(target.iterdir()) and not (target / MANIFEST_NAME).is_file():
-        raise BuildError(f"{target} exists and is not an engine; choose another output or remove it")
+    """Only what a build wrote may be replaced."""
     if target.exists() and not target.is_dir():
         raise BuildError(f"{target} is a file; choose a directory for the engine")
+    there = {path.name for path in target.iterdir()} if target.is_dir() else set()
+    if there and MANIFEST_NAME not in there:
+        raise BuildError(f"{target} exists and is not an engine; choose another output or remove it")
+    foreign = sorted(name for name in there if not _OWN_FILE.fullmatch(name))
+    if foreign:
+        raise BuildError(
+            f"{target} holds {foreign[0]}, which is no part of an engine and would be lost; "
+            "move it, or choose another output"
+        )
 
 
 def _remove_abandoned(target: Path) -> None:

@@ -70,6 +70,32 @@ def test_directory_that_is_no_engine_is_not_overwritten(tmp_path):
     assert left_in(tmp_path) == ["thesis.tex"]
 
 
+def test_a_file_that_no_build_wrote_is_not_lost_with_the_engine_it_lies_in(tmp_path):
+    build_toy_engine(step_graph(identity), tmp_path / "engine")
+    (tmp_path / "engine" / "notes.txt").write_text("what this engine is for")
+    with pytest.raises(BuildError, match=r"holds notes\.txt, .* would be lost"):
+        build_toy_engine(step_graph(doubled), tmp_path / "engine")
+    assert (tmp_path / "engine" / "notes.txt").read_text() == "what this engine is for"
+    open_engine(tmp_path / "engine").verify_weights()
+
+
+@pytest.mark.parametrize("exchangeable", [True, False])
+@pytest.mark.parametrize("existing", ["engine", "empty directory", "nothing"])
+def test_an_output_that_is_a_link_stays_one(tmp_path, monkeypatch, existing, exchangeable):
+    if not exchangeable:
+        monkeypatch.setattr("trtc.engine.writer._exchange", lambda a, b: False)
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    (tmp_path / "link").symlink_to(disk / "engine")
+    if existing == "engine":
+        build_toy_engine(step_graph(identity), disk / "engine")
+    elif existing == "empty directory":
+        (disk / "engine").mkdir()
+    build_toy_engine(step_graph(doubled), tmp_path / "link")
+    assert (tmp_path / "link").is_symlink() and left_in(tmp_path) == ["disk", "link"] and left_in(disk) == ["engine"]
+    open_engine(tmp_path / "link").verify_weights()
+
+
 def test_file_in_the_way_is_refused(tmp_path):
     (tmp_path / "engine").write_text("a file")
     with pytest.raises(BuildError, match="is a file"), write_engine(tmp_path / "engine"):
