@@ -39,7 +39,7 @@ def inspect(
         stdout().print()
     if graph:
         for plan in opened.plans:
-            stdout().print(_call_table(plan))
+            stdout().print(_call_listing(plan), markup=False, soft_wrap=True)
 
 
 def _tables(engine: Engine, verified: bool) -> list[Table]:
@@ -155,17 +155,16 @@ def _call_rows(plan: Plan) -> list[dict[str, Any]]:
     return rows
 
 
-def _call_table(plan: Plan) -> Table:
-    from rich.table import Table
-
-    table = Table(title="Kernel calls of a step", title_justify="left", title_style="bold", box=None, pad_edge=False)
-    for heading in ("", "op", "rows", "name", "operands", "parameters"):
-        table.add_column(heading, overflow="fold")
+def _call_listing(plan: Plan) -> str:
+    """One line for each call, however long: ``index  op  rows  name  operand=...  parameter=...``."""
+    lines = [("", "op", "rows", "name", "operands and parameters")]
     for index, row in enumerate(_call_rows(plan)):
-        operands = "  ".join(f"{slot}={operand}" for slot, operand in row["operands"].items())
-        parameters = "  ".join(f"{name}={value:.6g}" for name, value in row["parameters"].items())
-        table.add_row(str(index), row["op"], row["rows"], row["name"], operands, parameters)
-    return table
+        operands = [f"{slot}={operand}" for slot, operand in row["operands"].items()]
+        parameters = [f"{name}={value:.6g}" for name, value in row["parameters"].items()]
+        lines.append((str(index), row["op"], row["rows"], row["name"], "  ".join((*operands, *parameters))))
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)][:-1]
+    padded = ["  ".join((*map(str.ljust, cells, widths), cells[-1])) for cells in lines]
+    return "\n".join(("Kernel calls of a step", *padded))
 
 
 def _as_json(engine: Engine, graph: bool, verified: bool) -> dict[str, Any]:

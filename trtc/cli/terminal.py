@@ -21,12 +21,18 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 
+_NO_WRAPPING = 1 << 16  # columns: what is piped is searched and cut, which folded cells would spoil
+
 
 @functools.cache
 def stdout() -> Console:
     from rich.console import Console
 
-    return Console(highlight=False)
+    class Stdout(Console):
+        def on_broken_pipe(self) -> None:
+            raise  # the BrokenPipeError, whose exit code ``command`` knows
+
+    return Stdout(highlight=False, width=None if sys.stdout.isatty() else _NO_WRAPPING)
 
 
 @functools.cache

@@ -10,9 +10,10 @@ import sys
 WIDE = {**os.environ, "COLUMNS": "200", "NO_COLOR": "1"}
 
 
-def trtc(*arguments: object, stdin: str = "") -> subprocess.CompletedProcess[str]:
+def trtc(*arguments: object, stdin: str = "", columns: int = 200) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "trtc", *map(str, arguments)]
-    return subprocess.run(command, input=stdin, capture_output=True, text=True, env=WIDE)
+    environment = {**WIDE, "COLUMNS": str(columns)}
+    return subprocess.run(command, input=stdin, capture_output=True, text=True, env=environment)
 
 
 def start_trtc(*arguments: object) -> subprocess.Popen[str]:
