@@ -35,17 +35,46 @@ def run(
     max_tokens: Annotated[
         int, typer.Option(min=1, help="Longest output; less where the engine has no room.", rich_help_panel=_SAMPLING)
     ] = 512,
-    min_tokens: Annotated[int | None, typer.Option(min=0, rich_help_panel=_SAMPLING)] = None,
+    min_tokens: Annotated[
+        int | None, typer.Option(min=0, help="Shortest output: nothing ends it before.", rich_help_panel=_SAMPLING)
+    ] = None,
     temperature: Annotated[
         float | None, typer.Option(min=0.0, help="0, the default: greedy.", rich_help_panel=_SAMPLING)
     ] = None,
-    top_k: Annotated[int | None, typer.Option(min=0, rich_help_panel=_SAMPLING)] = None,
-    top_p: Annotated[float | None, typer.Option(max=1.0, rich_help_panel=_SAMPLING)] = None,
-    min_p: Annotated[float | None, typer.Option(min=0.0, max=1.0, rich_help_panel=_SAMPLING)] = None,
-    seed: Annotated[int | None, typer.Option(min=0, rich_help_panel=_SAMPLING)] = None,
-    repetition_penalty: Annotated[float | None, typer.Option(rich_help_panel=_SAMPLING)] = None,
-    presence_penalty: Annotated[float | None, typer.Option(rich_help_panel=_SAMPLING)] = None,
-    frequency_penalty: Annotated[float | None, typer.Option(rich_help_panel=_SAMPLING)] = None,
+    top_k: Annotated[
+        int | None,
+        typer.Option(min=0, help="Sample from the k most likely tokens; 0: all.", rich_help_panel=_SAMPLING),
+    ] = None,
+    top_p: Annotated[
+        float | None,
+        typer.Option(
+            max=1.0, help="Sample from the fewest tokens that have this probability.", rich_help_panel=_SAMPLING
+        ),
+    ] = None,
+    min_p: Annotated[
+        float | None,
+        typer.Option(
+            min=0.0,
+            max=1.0,
+            help="Sample from tokens of at least this probability relative to the most likely.",
+            rich_help_panel=_SAMPLING,
+        ),
+    ] = None,
+    seed: Annotated[
+        int | None,
+        typer.Option(min=0, help="0, the default; one seed gives one answer every time.", rich_help_panel=_SAMPLING),
+    ] = None,
+    repetition_penalty: Annotated[
+        float | None,
+        typer.Option(help="Over 1: against tokens of prompt and output.", rich_help_panel=_SAMPLING),
+    ] = None,
+    presence_penalty: Annotated[
+        float | None, typer.Option(help="Over 0: against tokens of the output.", rich_help_panel=_SAMPLING)
+    ] = None,
+    frequency_penalty: Annotated[
+        float | None,
+        typer.Option(help="Over 0: against tokens of the output, for each time.", rich_help_panel=_SAMPLING),
+    ] = None,
     stop: Annotated[
         list[str] | None, typer.Option(help="Text to stop before. Repeatable.", rich_help_panel=_SAMPLING)
     ] = None,
@@ -105,7 +134,11 @@ def _open(engine: Path, threads: int) -> LLM:
     from trtc.runtime.model_cache import is_engine
 
     if not is_engine(engine):
-        raise EngineError(f"{engine} is not an engine; make one with: trtc build MODEL -o {engine}")
+        if engine.exists():
+            raise EngineError(
+                f"{engine} is not an engine; if it is a model, make one with: trtc build {engine} -o ENGINE"
+            )
+        raise EngineError(f"{engine} does not exist; make an engine with: trtc build MODEL -o {engine}")
     return LLM(engine, num_threads=threads)
 
 

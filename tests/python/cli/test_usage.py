@@ -1,8 +1,11 @@
 """Help, wrong usage and failures: what the exit code is, and what is printed where."""
 
 import json
+import subprocess
+import sys
 
 import pytest
+import typer
 from typer.testing import CliRunner
 
 import trtc
@@ -21,6 +24,12 @@ def invoke(*arguments, stdin=None):
 def test_help_succeeds(arguments):
     result = invoke(*arguments)
     assert result.exit_code == 0 and "Usage" in result.stdout
+
+
+def test_every_option_says_what_it_does():
+    for command in typer.main.get_command(app).commands.values():
+        for option in command.params:
+            assert option.help, f"trtc {command.name} {option.name}"
 
 
 def test_version_is_the_packages():
@@ -65,7 +74,14 @@ def test_an_empty_prompt_on_standard_input_is_wrong_usage():
             "dump_graph names 'fusion', which is no phase",
         ),
         (["build", "/no/such/model", "-o", "{tmp}/engine", "--max-batch-size", "600"], "exceeds max_num_tokens 512"),
-        (["run", "{tmp}", "--prompt", "hi"], "is not an engine; make one with: trtc build MODEL"),
+        (
+            ["run", "{tmp}", "--prompt", "hi"],
+            "{tmp} is not an engine; if it is a model, make one with: trtc build {tmp} -o ENGINE",
+        ),
+        (
+            ["run", "{tmp}/none", "--prompt", "hi"],
+            "does not exist; make an engine with: trtc build MODEL -o {tmp}/none",
+        ),
         (["run", "{tmp}", "--prompt", "hi", "--top-p", "0"], "SamplingParams.top_p: got 0.0"),
         (["inspect", "{tmp}"], "is not an engine directory"),
         (["inspect", "{tmp}/none"], "does not exist"),
@@ -75,7 +91,7 @@ def test_a_failure_is_one_sentence_on_stderr_and_exit_code_1(tmp_path, arguments
     result = invoke(*[argument.format(tmp=tmp_path) for argument in arguments])
     assert result.exit_code == 1 and result.stdout == ""
     (line,) = [line for line in result.stderr.splitlines() if line.startswith("error: ")]
-    assert sentence in line and "Traceback" not in result.stderr
+    assert sentence.format(tmp=tmp_path) in line and "Traceback" not in result.stderr
 
 
 def test_with_json_a_failure_is_an_object_on_stdout_too(tmp_path):
