@@ -1,5 +1,17 @@
-"""``python -m trtc`` is the ``trtc`` command."""
+"""The ``trtc`` command, also ``python -m trtc``. Ctrl-C is quiet from the first moment, while modules are imported."""
 
-from trtc.cli.main import main
+import signal
+import sys
 
-main()
+
+def main() -> None:
+    try:
+        from trtc.cli.main import main as run
+
+        run()
+    except KeyboardInterrupt:
+        sys.exit(128 + signal.SIGINT)
+
+
+if __name__ == "__main__":
+    main()

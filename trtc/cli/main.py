@@ -52,9 +52,6 @@ def _terminate(_signal: int, _frame: FrameType | None) -> None:
 
 
 def main() -> None:
-    """Entry point. SIGTERM unwinds like Ctrl-C, so that a build stopped by either leaves nothing behind."""
+    """Run the command line. SIGTERM unwinds like Ctrl-C, so that a build stopped by either leaves nothing behind."""
     signal.signal(signal.SIGTERM, _terminate)
-    try:
-        app()
-    except KeyboardInterrupt:  # outside a command, for example while modules are being imported
-        sys.exit(128 + signal.SIGINT)
+    app()

@@ -114,6 +114,22 @@ def test_defaults_of_build_are_those_of_the_settings():
     assert options["tp_size"] == config.mapping.tp_size
 
 
+@pytest.mark.parametrize("module", ["typer", "trtc.cli.main", "trtc.cli.run_command"])
+def test_ctrl_c_is_quiet_while_modules_are_imported(module):
+    code = f"""
+import sys
+class Interrupted:
+    def find_spec(name, path=None, target=None):
+        if name == {module!r}:
+            raise KeyboardInterrupt
+sys.meta_path.insert(0, Interrupted)
+from trtc.__main__ import main
+main()
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
 def test_the_module_is_the_command():
     done = run_trtc("--version")
     assert (done.returncode, done.stdout) == (0, f"trtc {trtc.__version__}\n")
