@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from trtc.cli.answer import answer, show_timing
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
 
 Messages = list[dict[str, str]]
 
+_COMMAND = re.compile(r"/\w*")
+
 
 def first_messages(system: str | None) -> Messages:
     return [] if system is None else [{"role": "system", "content": system}]
@@ -23,7 +26,7 @@ def converse(llm: LLM, params: SamplingParams, system: str | None) -> None:
     """Read questions and answer them until end of input. Ctrl-C ends an answer, and at the prompt the program."""
     import readline  # noqa: F401 (gives input() editing and history)
 
-    stderr().print("/new starts over, /exit or Ctrl-D leaves, Ctrl-C ends an answer.", style="dim")
+    _show_help()
     messages = first_messages(system)
     while True:
         try:
@@ -35,8 +38,14 @@ def converse(llm: LLM, params: SamplingParams, system: str | None) -> None:
             return
         if question == "/new":
             messages = first_messages(system)
+        elif _COMMAND.fullmatch(question):
+            _show_help()
         elif question:
             messages = _turn(llm, params, [*messages, {"role": "user", "content": question}])
+
+
+def _show_help() -> None:
+    stderr().print("/new starts over, /exit or Ctrl-D leaves, Ctrl-C ends an answer.", style="dim")
 
 
 def _turn(llm: LLM, params: SamplingParams, messages: Messages) -> Messages:

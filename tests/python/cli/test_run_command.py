@@ -96,7 +96,10 @@ def test_a_conversation_at_a_terminal_remembers_what_was_said(smollm2_int4, expe
     assert expected["answer"].text in read_until(">>> ")
     os.write(controller, b"And of Italy?\n")
     assert expected["second answer"].text in read_until(">>> ")
+    os.write(controller, b"/help\n")
+    read_until(">>> ")
     os.write(controller, b"/exit\n")
-    process.stderr.read()
+    stderr = process.stderr.read().decode()
+    assert stderr.count("/new starts over") == 2 and stderr.count("prompt tokens") == 2
     assert process.wait(timeout=60) == 0
     os.close(controller)
