@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -123,7 +124,7 @@ def _print_report(report: BuildReport) -> None:
         ("time", f"{sum(report.seconds.values()):.1f} s"),
     ]
     stdout().print(pairs_table("Built", rows))
-    stdout().print(f"\nTry it:  trtc run {report.path} --chat", markup=False, soft_wrap=True)
+    stdout().print(f"\nTry it:  trtc run {shlex.quote(str(report.path))} --chat", markup=False, soft_wrap=True)
 
 
 def _as_json(report: BuildReport) -> dict[str, Any]:

@@ -15,10 +15,10 @@ def model(tmp_path_factory):
 
 
 def test_build_prints_what_it_made_and_how_to_try_it(model, tmp_path):
-    done = trtc("build", model, "-o", tmp_path / "engine", "--quant", "w4a16", "--max-seq-len", 64)
+    done = trtc("build", model, "-o", tmp_path / "my engine", "--quant", "w4a16", "--max-seq-len", 64)
     assert done.returncode == 0, done.stderr
     assert "pack weights" in done.stderr and "KV cache" in done.stdout
-    assert f"trtc run {tmp_path}/engine --chat" in done.stdout
+    assert f"trtc run '{tmp_path}/my engine' --chat" in done.stdout
 
 
 def test_json_is_the_report_alone(model, tmp_path):
