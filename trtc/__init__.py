@@ -58,10 +58,25 @@ __all__ = ["__version__", *sorted(_MODULE_OF)]
 
 
 def __getattr__(name: str) -> Any:
+    if name == "_core":
+        return _import_core()
     if name not in _MODULE_OF:
         raise AttributeError(f"module 'trtc' has no attribute {name!r}")
     value = globals()[name] = getattr(import_module(_MODULE_OF[name]), name)
     return value
+
+
+def _import_core() -> Any:
+    """The C++ module. Raises ImportError in a source tree, which Python prefers when it is started there."""
+    try:
+        return import_module("trtc._core")
+    except ModuleNotFoundError as error:
+        if error.name != "trtc._core":
+            raise
+        raise ImportError(
+            f"{__path__[0]} is trtc's source, without its compiled module; start Python in another directory to import "
+            "the installed trtc, or build the module here as CONTRIBUTING.md says"
+        ) from None
 
 
 def __dir__() -> list[str]:
