@@ -16,7 +16,9 @@ static_assert(std::endian::native == std::endian::little, "plan records are litt
 
 constexpr std::int32_t kMaxCount = 1 << 24;           // of tokens, sequences, heads and the like
 constexpr std::uint64_t kMaxFeatures = 1ull << 30;    // rows or columns of a weight
+constexpr std::uint64_t kMaxElements = 1ull << 40;    // of a weight
 constexpr std::uint64_t kMaxArenaBytes = 1ull << 46;  // far below where sums of sizes overflow
+constexpr std::uint64_t kMaxKvBlockBytes = 1ull << 46;
 constexpr std::int32_t kMaxLayers = 1 << 16;
 constexpr std::int32_t kMaxTokensPerBlock = 1 << 16;
 
@@ -143,6 +145,7 @@ void check_model(const Plan& plan) {
     }
     const std::uint64_t element = layer.dtype == static_cast<std::uint32_t>(KvStorage::kF32) ? 4 : 2;
     kv_bytes += 2 * element * layer.kv_heads * layer.head_dim * model.tokens_per_block;
+    if (kv_bytes > kMaxKvBlockBytes) plan.fail("the KV layers are too large");  // checked each time: sums must not wrap
   }
   if (kv_bytes != model.kv_bytes_per_block)
     plan.fail("the KV layers do not add up to the block size in the model record");
@@ -156,7 +159,8 @@ void check_weight(const Plan& plan, const WeightRecord& weight, const Header& he
   if (weight.format >= kBlobFormatCount || !good_group || weight.reserved != 0) {
     plan.fail(weight, "has an unknown format");
   }
-  if (weight.n < 1 || weight.n > kMaxFeatures || weight.k < 1 || weight.k > kMaxFeatures) {
+  if (weight.n < 1 || weight.n > kMaxFeatures || weight.k < 1 || weight.k > kMaxFeatures ||
+      weight.n > kMaxElements / weight.k) {
     plan.fail(weight, "has an impossible shape");
   }
   if (weight.offset % kAlignment != 0 || weight.offset < header.plan_bytes || weight.offset > header.file_bytes ||
