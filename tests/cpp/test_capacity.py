@@ -35,6 +35,11 @@ def test_the_least_limit_holds() -> None:
     assert blocks(available_bytes=20_000, max_tokens=144, max_bytes=8000) == 8
 
 
+@pytest.mark.parametrize("huge", [2**63 - 1, 2**63 - 8, 2**40])
+def test_a_huge_limit_limits_nothing(huge: int) -> None:
+    assert blocks(max_tokens=huge, max_bytes=huge) == blocks()
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [

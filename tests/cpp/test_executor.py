@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -261,8 +264,47 @@ def test_a_time_out_gives_nothing_and_the_request_goes_on() -> None:
         request_id = held.executor.enqueue_request(request([1]))
         assert held.executor.await_responses(1, request_id) == []
         assert held.executor.await_responses(0) == []
+        assert held.executor.await_responses(-1, request_id) == held.executor.await_responses(-(2**63)) == []
         held.control.open()
         assert final_responses(held.executor, request_id)
+
+
+FORK = """
+import os
+from tests.cpp.test_executor import Held, request
+from trtc.errors import ExecutorError
+held = Held()
+request_id = held.executor.enqueue_request(request([1]))
+assert held.control.wait_started(1)
+child = os.fork()
+if child == 0:
+    executor = held.executor
+    for call in (
+        lambda: executor.enqueue_request(request([1])),
+        lambda: executor.await_responses(None, request_id),
+        executor.get_latest_iteration_stats,
+        executor.get_kv_cache_stats,
+    ):
+        try:
+            call()
+        except ExecutorError as error:
+            print(error, flush=True)
+    executor.cancel_request(request_id)
+    executor.shutdown()
+    del executor, held
+    os._exit(0)
+assert os.waitpid(child, 0)[1] == 0
+held.control.open()
+print(len(held.executor.await_responses(None, request_id)))
+"""
+
+
+def test_a_forked_child_is_told_instead_of_hanging() -> None:
+    root = Path(__file__).parents[2]
+    done = subprocess.run([sys.executable, "-c", FORK], capture_output=True, text=True, timeout=120, cwd=root)
+    assert done.returncode == 0, done.stderr
+    told = "the executor was made before this process forked; load the model in the child process"
+    assert done.stdout.splitlines() == [told] * 4 + ["1"]
 
 
 def test_a_fetched_request_is_forgotten(executor: _core.Executor) -> None:

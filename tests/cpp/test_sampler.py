@@ -167,6 +167,19 @@ def test_penalties_match_numpy(
     np.testing.assert_allclose(entry.values, log_probs[entry.ids], rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize(
+    "penalties",
+    [
+        {"repetition_penalty": 1e-40},
+        {"frequency_penalty": -3e38},
+        {"frequency_penalty": 3e38, "presence_penalty": 3e38},
+    ],
+)
+def test_penalties_that_overflow_are_named_and_not_blamed_on_the_model(penalties: dict[str, float]) -> None:
+    with pytest.raises(RequestError, match="repetition_penalty, frequency_penalty and presence_penalty take a logit"):
+        token([1.0, 2.0, 3.0], (1, 1), **penalties)
+
+
 def test_end_ids_are_masked_until_min_tokens() -> None:
     masked = {"end_id": 2, "stop_token_ids": [1], "min_tokens": 2, "max_tokens": 5}
     logits = [0.0, 4.0, 5.0, 3.0]

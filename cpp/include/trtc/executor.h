@@ -144,11 +144,13 @@ struct IterationStats {
   KvCacheStats kv_cache_stats;
 };
 
+// Threads may share one. It does not survive fork(): in a child process cancelRequest, shutdown and the destructor do
+// nothing and all else throws ExecutorError, so a forking server loads its model in the children.
 class Executor {
  public:
   // engine_path: an engine directory. Throws EngineError or ExecutorError.
   Executor(const std::string& engine_path, const ExecutorConfig& config);
-  // Over any backend; the executor owns it.
+  // Over any backend (backend/model_backend.h); the executor owns it.
   Executor(std::unique_ptr<ModelBackend> backend, const ExecutorConfig& config);
   ~Executor();  // shutdown()
   Executor(const Executor&) = delete;

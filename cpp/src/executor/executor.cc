@@ -1,8 +1,12 @@
 #include "trtc/executor.h"
 
+#include <unistd.h>
+
 #include <condition_variable>
 #include <deque>
 #include <mutex>
+#include <new>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -28,12 +32,21 @@ class Executor::Impl {
         loop_(*backend_, limits_, config.kv_cache_config.enable_block_reuse) {
     backend_->allocate_kv_cache(limits_.num_blocks);
     kv_cache_stats_ = loop_.kv_cache_stats();
-    worker_ = std::thread([this] { work(); });
+    try {
+      worker_ = std::thread([this] { work(); });
+    } catch (const std::system_error& error) {
+      throw ExecutorError(std::string("the executor's thread could not be started (") + error.what() +
+                          "); raise the process limit");
+    }
   }
 
   ~Impl() { shutdown(); }
 
+  // In a forked child the worker does not exist, and its locks may be held for ever.
+  bool forked() const { return getpid() != owner_; }
+
   std::vector<IdType> enqueue(std::vector<Request> requests) {
+    check_process();
     for (const Request& request : requests) validate_request(request, limits_);
     std::vector<IdType> ids;
     {
@@ -51,6 +64,7 @@ class Executor::Impl {
   }
 
   void cancel(IdType id) {
+    if (forked()) return;
     {
       const std::lock_guard lock(mutex_);
       if (stopping_ || !failure_.empty()) return;  // everything has ended or is about to
@@ -59,20 +73,26 @@ class Executor::Impl {
     wake_.notify_one();
   }
 
-  ResponseBox& responses() { return responses_; }
+  ResponseBox& responses() {
+    check_process();
+    return responses_;
+  }
 
   std::vector<IterationStats> take_iteration_stats() {
+    check_process();
     const std::lock_guard lock(mutex_);
     const auto stats = std::exchange(iteration_stats_, {});
     return {stats.begin(), stats.end()};
   }
 
   KvCacheStats kv_cache_stats() const {
+    check_process();
     const std::lock_guard lock(mutex_);
     return kv_cache_stats_;
   }
 
   void shutdown() {
+    if (forked()) return;
     {
       const std::lock_guard lock(mutex_);
       stopping_ = true;
@@ -88,6 +108,11 @@ class Executor::Impl {
     std::vector<IdType> cancelled;
     bool empty() const { return requests.empty() && cancelled.empty(); }
   };
+
+  void check_process() const {
+    if (!forked()) return;
+    throw ExecutorError("the executor was made before this process forked; load the model in the child process");
+  }
 
   // mutex_ is held.
   void check_accepts(std::size_t count) const {
@@ -109,6 +134,8 @@ class Executor::Impl {
       publish(std::nullopt);
     } catch (const std::exception& error) {
       fail(error.what());
+    } catch (...) {
+      fail("the backend threw something that is no std::exception");
     }
     responses_.close();
   }
@@ -153,6 +180,7 @@ class Executor::Impl {
     publish(std::nullopt);
   }
 
+  const pid_t owner_ = getpid();
   std::unique_ptr<ModelBackend> backend_;
   const ExecutorLimits limits_;
   const std::int32_t most_iterations_;
@@ -176,10 +204,16 @@ class Executor::Impl {
 Executor::Executor(const std::string& engine_path, const ExecutorConfig& config)
     : Executor(load_cpu_engine(engine_path, config.num_threads), config) {}
 
-Executor::Executor(std::unique_ptr<ModelBackend> backend, const ExecutorConfig& config)
-    : impl_(std::make_unique<Impl>(std::move(backend), config)) {}
+Executor::Executor(std::unique_ptr<ModelBackend> backend, const ExecutorConfig& config) try
+    : impl_(std::make_unique<Impl>(std::move(backend), config)) {
+} catch (const std::bad_alloc&) {
+  throw ExecutorError(
+      "not enough memory for a step's block tables and logits; lower max_batch_size, max_num_tokens or max_seq_len");
+}
 
-Executor::~Executor() = default;
+Executor::~Executor() {
+  if (impl_->forked()) impl_.release();  // there is no thread to join, and its locks may be held
+}
 
 IdType Executor::enqueueRequest(const Request& request) { return impl_->enqueue({request}).front(); }
 

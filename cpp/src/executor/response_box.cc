@@ -35,7 +35,7 @@ void ResponseBox::close() {
 }
 
 std::vector<Response> ResponseBox::await(std::optional<IdType> id, std::optional<std::chrono::milliseconds> timeout) {
-  constexpr std::chrono::milliseconds kLongest = std::chrono::hours(24 * 365);  // more would overflow the clock
+  constexpr std::chrono::milliseconds kLongest = std::chrono::hours(24 * 365);  // far more would overflow the clock
   std::unique_lock lock(mutex_);
   if (id && !boxes_.contains(*id)) {
     throw RequestError("request id " + std::to_string(*id) +
@@ -43,7 +43,7 @@ std::vector<Response> ResponseBox::await(std::optional<IdType> id, std::optional
   }
   const auto ready = [&] { return closed_ || something_for(id); };
   if (timeout) {
-    changed_.wait_for(lock, std::min(*timeout, kLongest), ready);
+    changed_.wait_for(lock, std::clamp(*timeout, std::chrono::milliseconds(0), kLongest), ready);
   } else {
     changed_.wait(lock, ready);
   }

@@ -75,7 +75,8 @@ std::int32_t capacity_blocks(const executor::KvCacheConfig& config, const ModelI
                         "; expected more than 0 and at most 1");
   }
   const std::int64_t block_tokens = model.tokens_per_block;
-  const auto block_bytes = static_cast<double>(std::max<std::size_t>(model.kv_bytes_per_block, 1));
+  constexpr std::size_t kLeastBytes = 32;  // what the block pool and the prefix tree keep about a block
+  const auto block_bytes = static_cast<double>(std::max(model.kv_bytes_per_block, kLeastBytes));
   const std::int64_t per_sequence = (model.max_seq_len + block_tokens - 1) / block_tokens;
 
   std::int64_t blocks = per_sequence * max_batch_size;
@@ -86,7 +87,7 @@ std::int32_t capacity_blocks(const executor::KvCacheConfig& config, const ModelI
     reason = why;
   };
   if (config.max_tokens) {
-    limit_to(static_cast<double>((*config.max_tokens + block_tokens - 1) / block_tokens),
+    limit_to(static_cast<double>((*config.max_tokens - 1) / block_tokens + 1),
              "kv_cache_config.max_tokens = " + std::to_string(*config.max_tokens));
   }
   if (config.max_bytes) {

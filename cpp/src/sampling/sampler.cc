@@ -6,6 +6,7 @@
 
 #include "sampling/log_probs.h"
 #include "sampling/philox.h"
+#include "trtc/errors.h"
 
 namespace trtc::sampling {
 
@@ -16,9 +17,15 @@ constexpr float kMasked = -std::numeric_limits<float>::infinity();
 void apply_penalties(std::span<float> logits, const SamplingParams& params, const TokenCounts& counts) {
   for (const auto& [token, count] : counts.output_counts()) {
     float& logit = logits[token];
+    const bool finite = std::isfinite(logit);
     logit = logit > 0.0f ? logit / params.repetition_penalty : logit * params.repetition_penalty;
     logit -= params.frequency_penalty * static_cast<float>(count);
     if (count > 0) logit -= params.presence_penalty;
+    if (finite && !std::isfinite(logit)) {
+      throw RequestError(
+          "repetition_penalty, frequency_penalty and presence_penalty take a logit beyond float32; expected values "
+          "nearer to 1, 0 and 0");
+    }
   }
 }
 

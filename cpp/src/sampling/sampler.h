@@ -3,7 +3,9 @@
 // Order of operations:
 //   1. NaN and +infinity are refused.
 //   2. Repetition penalty r over prompt and output: l > 0 ? l / r : l * r  (Keskar et al., arXiv 1909.05858).
-//   3. Frequency and presence penalty over the output: l -= frequency * count; l -= presence if count > 0.
+//   3. Frequency and presence penalty over the output: l -= frequency * count; l -= presence if count > 0. Penalties
+//   that
+//      make a finite logit infinite are refused.
 //   4. While the output is shorter than min_tokens, end ids get -infinity.
 //   5. The last token of a bad word gets -infinity when the output ends with the tokens before it.
 //   6. Log-probabilities are those of this distribution.
