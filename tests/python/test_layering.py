@@ -127,6 +127,13 @@ def test_cpp_file_includes_only_its_own_and_earlier_folders(path):
         assert CPP_LAYERS.index(folder) <= layer, f"{path.parent.name}/{path.name} includes {include}, a later folder"
 
 
+def test_cmake_and_the_tour_name_the_same_ladder_of_folders():
+    (folders,) = re.findall(r"^set\(TRTC_FOLDERS (.*)\)$", (ROOT / "CMakeLists.txt").read_text(), re.MULTILINE)
+    assert (*folders.split(), "bindings") == CPP_LAYERS
+    table = (ROOT / "ARCHITECTURE.md").read_text().partition("| C++ (`cpp/src`) |")[2].partition("\n\n")[0]
+    assert tuple(re.findall(r"^\| `(\w+)/` \|", table, re.MULTILINE)) == CPP_LAYERS
+
+
 @pytest.mark.parametrize("header", CPP_INTERFACES)
 def test_interface_header_includes_nothing_of_ours(header):
     assert '#include "' not in (ROOT / "cpp/src" / header).read_text(encoding="utf-8")
