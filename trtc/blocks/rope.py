@@ -14,6 +14,7 @@ import onnx_ir as ir
 
 from trtc.blocks.linear import columns
 from trtc.checkpoint.model_config import ModelConfig, RopeConfig
+from trtc.errors import RecipeError
 from trtc.graph import ops
 from trtc.graph.builder import GraphBuilder
 
@@ -59,7 +60,10 @@ def rope_cos_sin(rope: RopeConfig, positions: int) -> tuple[Array, Array]:
     switches as a sequence grows, which makes cached keys disagree with new ones; an engine decides once, by
     ``positions``, its maximum sequence length.
     """
-    frequencies, attention_factor = rope_frequencies(rope, positions)
+    with np.errstate(all="ignore"):
+        frequencies, attention_factor = rope_frequencies(rope, positions)
+    if not np.isfinite(frequencies).all():
+        raise RecipeError(f"the rotary settings {rope} give frequencies that are not finite; check config.json")
     angles = np.arange(positions, dtype=np.float32)[:, None] * frequencies[None, :]
     factor = np.float32(attention_factor)
     return np.cos(angles) * factor, np.sin(angles) * factor

@@ -23,6 +23,8 @@ ACTIVATIONS: dict[str, Activation] = {
     "gelu_pytorch_tanh": "gelu_tanh",
 }
 FULL, SLIDING = "full_attention", "sliding_attention"
+# Far beyond any model there is; they bound what a config.json makes us allocate before its tensors have been seen.
+MOST_LAYERS, MOST_HEADS, MOST_HEAD_DIM, MOST_CHANNELS, MOST_TOKENS = 1024, 4096, 4096, 2**24, 2**24
 
 
 def model_config_from_hf(config: Mapping[str, Any]) -> ModelConfig:
@@ -30,12 +32,12 @@ def model_config_from_hf(config: Mapping[str, Any]) -> ModelConfig:
 
     Raises ConfigError naming the field that is missing, wrong, unknown or not supported.
     """
-    model_type = config.get("model_type")
-    if model_type not in READERS:
+    fields = Fields(config, "config.json")
+    model_type = fields.get("model_type")
+    if not isinstance(model_type, str) or model_type not in READERS:
         raise ConfigError(
             f"config.json: model_type {model_type!r} is not supported; supported: {', '.join(sorted(READERS))}"
         )
-    fields = Fields(config, "config.json")
     resolved = READERS[model_type](fields, model_type)
     fields.finish(NEUTRAL | {name for name in config if NEUTRAL_PATTERN.fullmatch(name)})
     return resolved
@@ -49,7 +51,7 @@ def _llama(fields: Fields, model_type: str) -> ModelConfig:
 
 
 def _mistral(fields: Fields, model_type: str) -> ModelConfig:
-    return _rms_model(fields, model_type, window_all=fields.get("sliding_window"))
+    return _rms_model(fields, model_type, window_all=fields.optional_size("sliding_window"))
 
 
 def _phi3(fields: Fields, model_type: str) -> ModelConfig:
@@ -57,7 +59,11 @@ def _phi3(fields: Fields, model_type: str) -> ModelConfig:
         if fields.get(name, 1) != 1:
             raise fields.wrong(name, fields.get(name), "1")
     return _rms_model(
-        fields, model_type, window_all=fields.get("sliding_window"), partial_rotary=True, original_max_position=4096
+        fields,
+        model_type,
+        window_all=fields.optional_size("sliding_window"),
+        partial_rotary=True,
+        original_max_position=4096,
     )
 
 
@@ -79,7 +85,7 @@ def _qwen3(fields: Fields, model_type: str) -> ModelConfig:
 
 
 def _gemma3(fields: Fields, model_type: str) -> ModelConfig:
-    layers = fields.size("num_hidden_layers")
+    layers = fields.size("num_hidden_layers", most=MOST_LAYERS)
     pattern = fields.size("sliding_window_pattern", fields.size("_sliding_window_pattern", 6))
     default_types = [FULL if (layer + 1) % pattern == 0 else SLIDING for layer in range(layers)]
     bias = fields.flag("attention_bias", False)
@@ -91,23 +97,24 @@ def _gemma3(fields: Fields, model_type: str) -> ModelConfig:
         qk_norm=True,
         head_dim=256,
         tie=True,
-        layer_types=fields.get("layer_types", default_types),
+        layer_types=_layer_types(fields, default_types),
         rope_per_layer_type=True,
         attention_scale=fields.positive("query_pre_attn_scalar", 256) ** -0.5,
         attention_softcap=fields.optional_positive("attn_logit_softcapping"),
         logit_softcap=fields.optional_positive("final_logit_softcapping"),
-        embedding_scale=math.sqrt(fields.size("hidden_size")),
+        embedding_scale=math.sqrt(fields.size("hidden_size", most=MOST_CHANNELS)),
     )
 
 
 def _gpt2(fields: Fields, model_type: str) -> ModelConfig:
-    hidden, heads, layers = fields.size("n_embd"), fields.size("n_head"), fields.size("n_layer")
+    hidden, heads = fields.size("n_embd", most=MOST_CHANNELS), fields.size("n_head", most=MOST_HEADS)
+    layers = fields.size("n_layer", most=MOST_LAYERS)
     head_dim = _head_dim(fields, hidden, heads)
     return ModelConfig(
         model_type=model_type,
-        vocab_size=fields.size("vocab_size"),
+        vocab_size=fields.size("vocab_size", most=MOST_TOKENS),
         hidden_size=hidden,
-        intermediate_size=fields.size("n_inner", 4 * hidden),
+        intermediate_size=fields.size("n_inner", 4 * hidden, MOST_CHANNELS),
         num_layers=layers,
         num_heads=heads,
         num_kv_heads=heads,
@@ -149,20 +156,24 @@ def _rms_model(
     **extra: Any,
 ) -> ModelConfig:
     """What the RMSNorm families share. ``head_dim``, ``tie``, ``original_max_position``: when config.json is silent."""
-    hidden, heads = fields.size("hidden_size"), fields.size("num_attention_heads")
-    layers, kv_heads = fields.size("num_hidden_layers"), fields.size("num_key_value_heads", heads)
+    hidden = fields.size("hidden_size", most=MOST_CHANNELS)
+    heads, layers = (
+        fields.size("num_attention_heads", most=MOST_HEADS),
+        fields.size("num_hidden_layers", most=MOST_LAYERS),
+    )
+    kv_heads = fields.size("num_key_value_heads", heads)
     if heads % kv_heads:
         raise fields.wrong("num_key_value_heads", kv_heads, f"a divisor of num_attention_heads {heads}")
     default_head_dim = head_dim or (_head_dim(fields, hidden, heads) if fields.get("head_dim") is None else 0)
-    head_dim = fields.size("head_dim", default_head_dim)
-    types = _checked_layer_types(fields, layer_types or [SLIDING if window_all else FULL] * layers, layers)
+    head_dim = fields.size("head_dim", default_head_dim, MOST_HEAD_DIM)
+    types = layer_types or [SLIDING if window_all else FULL] * layers
     ropes = _ropes(fields, head_dim, partial_rotary, original_max_position, rope_per_layer_type)
     window = fields.size("sliding_window") if SLIDING in types else None
     return ModelConfig(
         model_type=model_type,
-        vocab_size=fields.size("vocab_size"),
+        vocab_size=fields.size("vocab_size", most=MOST_TOKENS),
         hidden_size=hidden,
-        intermediate_size=fields.size("intermediate_size"),
+        intermediate_size=fields.size("intermediate_size", most=MOST_CHANNELS),
         num_layers=layers,
         num_heads=heads,
         num_kv_heads=kv_heads,
@@ -192,27 +203,28 @@ def _head_dim(fields: Fields, hidden: int, heads: int) -> int:
 
 
 def _activation(fields: Fields, name: str, default: str | None) -> Activation:
-    value = fields.require(name) if default is None else fields.get(name, default)
-    if value not in ACTIVATIONS:
-        raise fields.wrong(name, value, f"one of {', '.join(ACTIVATIONS)}")
-    return ACTIVATIONS[value]
+    return ACTIVATIONS[fields.choice(name, ACTIVATIONS, default)]
 
 
 def _qwen_layer_types(fields: Fields) -> list[str]:
     """Without ``layer_types``, layers from ``max_window_layers`` on slide, if the window is in use at all."""
-    layers, first_sliding = fields.size("num_hidden_layers"), fields.get("max_window_layers", 28)
-    window = fields.get("sliding_window")
+    layers, first_sliding = fields.size("num_hidden_layers", most=MOST_LAYERS), fields.get("max_window_layers", 28)
+    if not isinstance(first_sliding, int) or first_sliding < 0:
+        raise fields.wrong("max_window_layers", first_sliding, "a number of layers")
+    window = fields.optional_size("sliding_window")
     in_use = fields.flag("use_sliding_window", False) and window is not None
     default = [SLIDING if in_use and layer >= first_sliding else FULL for layer in range(layers)]
-    types: list[str] = fields.get("layer_types", default)
+    types = _layer_types(fields, default)
     if SLIDING in types and not in_use:
         raise fields.wrong("layer_types", types, "no sliding layer while use_sliding_window is off")
     return types
 
 
-def _checked_layer_types(fields: Fields, types: list[str], layers: int) -> list[str]:
-    if len(types) != layers or not set(types) <= {FULL, SLIDING}:
-        raise fields.wrong("layer_types", types, f"{layers} entries, each {FULL!r} or {SLIDING!r}")
+def _layer_types(fields: Fields, default: list[str]) -> list[str]:
+    """One of FULL and SLIDING for each layer: the field ``layer_types``, or ``default``."""
+    types: object = fields.get("layer_types", default)
+    if not isinstance(types, list) or len(types) != len(default) or any(kind not in (FULL, SLIDING) for kind in types):
+        raise fields.wrong("layer_types", types, f"{len(default)} entries, each {FULL!r} or {SLIDING!r}")
     return types
 
 
@@ -220,13 +232,13 @@ def _ropes(
     fields: Fields, head_dim: int, partial: bool, default_original: int | None, per_layer_type: bool
 ) -> dict[str, RopeConfig]:
     """Rotary settings by layer type. ``rope_parameters`` is transformers 5; the others are its predecessors."""
-    scaling = fields.get("rope_scaling") or {}
-    parameters = fields.get("rope_parameters") or {}
+    scaling, parameters = fields.mapping("rope_scaling"), fields.mapping("rope_parameters")
     theta = fields.positive("rope_theta", 1e6 if per_layer_type else 1e4)
     by_type = {FULL: dict(scaling or parameters), SLIDING: dict(scaling or parameters)}
     thetas = {FULL: theta, SLIDING: theta}
     if per_layer_type:
-        nested = {kind: parameters.get(kind) or {} for kind in (FULL, SLIDING)}
+        of_types = Fields(parameters, f"{fields.where}: rope_parameters")
+        nested = {kind: of_types.mapping(kind) for kind in (FULL, SLIDING)}
         if unknown := set(parameters) - {FULL, SLIDING}:
             raise ConfigError(
                 f"{fields.where}: field 'rope_parameters' has {sorted(unknown)[0]!r}, expected layer types"
@@ -234,7 +246,7 @@ def _ropes(
         by_type = {FULL: {**nested[FULL], **scaling}, SLIDING: nested[SLIDING]}
         thetas[SLIDING] = fields.positive("rope_local_base_freq", 1e4)
     factor = fields.positive("partial_rotary_factor", 1.0)
-    original = fields.get("original_max_position_embeddings", default_original)
+    original = fields.optional_size("original_max_position_embeddings") or default_original
     ropes = {
         kind: rope_from_hf(
             values,
@@ -253,11 +265,10 @@ def _ropes(
 
 
 def _special_tokens(fields: Fields) -> dict[str, Any]:
-    eos = fields.get("eos_token_id", [])
     return {
-        "bos_token_id": fields.get("bos_token_id"),
-        "eos_token_ids": tuple(eos) if isinstance(eos, list) else (eos,),
-        "pad_token_id": fields.get("pad_token_id"),
+        "bos_token_id": fields.token_id("bos_token_id"),
+        "eos_token_ids": fields.token_ids("eos_token_id"),
+        "pad_token_id": fields.token_id("pad_token_id"),
     }
 
 

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from trtc.errors import ConfigError
+
+INT32_MAX = 2**31 - 1
+# What a float32 holds at full precision: numbers beyond these would become infinite or zero in an engine.
+FLOAT32_MAX, FLOAT32_TINY = 3.4028234e38, 1.1754944e-38
 
 # Fields that leave the mathematics of a forward pass alone: bookkeeping, training and generation settings.
 _NEUTRAL_NAMES = """
@@ -45,31 +49,50 @@ class Fields:
             raise ConfigError(f"{self.where}: field {name!r} is missing")
         return value
 
-    def size(self, name: str, default: int | None = None) -> int:
-        """A positive integer."""
+    def size(self, name: str, default: int | None = None, most: int = INT32_MAX) -> int:
+        """A positive integer up to ``most``: what a size makes us allocate is bounded before anything is allocated."""
         value = self.require(name) if default is None else self.get(name, default)
-        if isinstance(value, bool) or not isinstance(value, int) or value <= 0:
-            raise self.wrong(name, value, "a positive integer")
-        return value
+        if not _is_integer(value) or not 0 < value <= most:
+            raise self.wrong(name, value, f"a positive integer up to {most}")
+        size: int = value
+        return size
+
+    def optional_size(self, name: str) -> int | None:
+        """A positive integer, or None when the field is absent or null."""
+        return None if self.get(name) is None else self.size(name)
+
+    def token_id(self, name: str) -> int | None:
+        """A token id; None when the field is absent, null or -1, which old configurations write for no token."""
+        ids = self.token_ids(name)
+        if len(ids) > 1 or isinstance(self.get(name), list):
+            raise self.wrong(name, self.get(name), "a token id")
+        return ids[0] if ids else None
+
+    def token_ids(self, name: str) -> tuple[int, ...]:
+        """A token id or a list of them; -1 stands for none."""
+        value = self.get(name, [])
+        ids = value if isinstance(value, list) else [value]
+        if not all(_is_integer(item) and -1 <= item <= INT32_MAX for item in ids):
+            raise self.wrong(name, value, "a token id or a list of them")
+        return tuple(item for item in ids if item != -1)
 
     def number(self, name: str, default: float | None = None) -> float:
-        """A finite number."""
+        """A number within float32's range."""
         value = self.require(name) if default is None else self.get(name, default)
-        if (
-            isinstance(value, bool)
-            or not isinstance(value, (int, float))
-            or value != value
-            or abs(value) == float("inf")
-        ):
-            raise self.wrong(name, value, "a number")
+        if not _is_number(value):
+            raise self.wrong(name, value, "a number within the range of float32")
         return float(value)
 
     def positive(self, name: str, default: float | None = None) -> float:
         """A number above zero."""
         value = self.number(name, default)
-        if value <= 0:
-            raise self.wrong(name, value, "a positive number")
+        if value < FLOAT32_TINY:
+            raise self.wrong(name, value, "a positive number within the range of float32")
         return value
+
+    def positive_or(self, name: str, default: float) -> float:
+        """A number above zero; ``default`` when it is absent, null or zero."""
+        return default if self.number(name, 0.0) == 0 else self.positive(name)
 
     def optional_positive(self, name: str) -> float | None:
         """A number above zero, or None when the field is absent or null."""
@@ -81,16 +104,33 @@ class Fields:
             raise self.wrong(name, value, "true or false")
         return value
 
-    def numbers(self, name: str, count: int) -> tuple[float, ...]:
-        """A list of ``count`` numbers."""
+    def choice(self, name: str, choices: Collection[str], default: str | None = None) -> str:
+        """One of ``choices``."""
+        value = self.require(name) if default is None else self.get(name, default)
+        if not isinstance(value, str) or value not in choices:
+            raise self.wrong(name, value, f"one of {', '.join(choices)}")
+        return value
+
+    def mapping(self, name: str) -> dict[str, Any]:
+        """An object, a copy; empty when the field is absent or null."""
+        value = self.get(name, {})
+        if not isinstance(value, dict):
+            raise self.wrong(name, value, "an object")
+        return dict(value)
+
+    def positives(self, name: str, count: int) -> tuple[float, ...]:
+        """A list of ``count`` numbers above zero."""
         value = self.require(name)
-        ok = isinstance(value, list) and len(value) == count
-        if not ok or any(isinstance(item, bool) or not isinstance(item, (int, float)) for item in value):
-            raise self.wrong(name, value, f"a list of {count} numbers")
+        if (
+            not isinstance(value, list)
+            or len(value) != count
+            or not all(_is_number(item) and item >= FLOAT32_TINY for item in value)
+        ):
+            raise self.wrong(name, value, f"a list of {count} positive numbers")
         return tuple(float(item) for item in value)
 
     def wrong(self, name: str, value: Any, expected: str) -> ConfigError:
-        return ConfigError(f"{self.where}: field {name!r} is {value!r}, expected {expected}")
+        return ConfigError(f"{self.where}: field {name!r} is {_shown(value)}, expected {expected}")
 
     def finish(self, neutral: frozenset[str] = frozenset()) -> None:
         """Raises ConfigError for a field that was neither asked for nor known to be neutral.
@@ -102,11 +142,29 @@ class Fields:
             if known or value is None or value is False or value in ("", [], {}):
                 continue
             if name == "quantization_config":
+                method = value.get("quant_method", "unknown method") if isinstance(value, dict) else _shown(value)
                 raise ConfigError(
-                    f"{self.where}: field 'quantization_config' ({value.get('quant_method', 'unknown method')}): "
+                    f"{self.where}: field 'quantization_config' ({method}): "
                     "pre-quantized checkpoints are not supported; use the original and quantize with --quant"
                 )
             raise ConfigError(
-                f"{self.where}: field {name!r} = {value!r} is not handled and may change the model's mathematics; "
-                "use a model without it, or remove the field if you know it has no effect"
+                f"{self.where}: field {name!r} = {_shown(value)} is not handled and may change the model's "
+                "mathematics; use a model without it, or remove the field if you know it has no effect"
             )
+
+
+def _is_integer(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_number(value: object) -> bool:
+    """Of JSON's kinds, and within float32's range."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) <= FLOAT32_MAX
+
+
+def _shown(value: object) -> str:
+    """``value`` short enough for a sentence."""
+    if isinstance(value, int) and abs(value) >= 10**40:
+        return "an enormous integer"  # Python refuses to spell some of them
+    text = repr(value)
+    return text if len(text) <= 200 else f"{text[:200]}..."

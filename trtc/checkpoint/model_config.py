@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 Activation = Literal["silu", "gelu", "gelu_tanh"]
+RopeKind = Literal["default", "linear", "llama3", "yarn", "longrope"]
 
 
 @dataclass(frozen=True)
@@ -21,7 +22,7 @@ class RopeConfig:
 
     theta: float
     rotary_dim: int
-    kind: Literal["default", "linear", "llama3", "yarn", "longrope"] = "default"
+    kind: RopeKind = "default"
     factor: float = 1.0
     original_max_position: int = 0
     low_freq_factor: float = 1.0  # llama3

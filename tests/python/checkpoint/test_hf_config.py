@@ -1,12 +1,15 @@
 from __future__ import annotations
 
+import itertools
 import math
 from typing import Any
 
+import numpy as np
 import pytest
 
+from trtc.blocks.rope import rope_cos_sin
 from trtc.checkpoint.hf_config import READERS, model_config_from_hf
-from trtc.errors import ConfigError
+from trtc.errors import ConfigError, RecipeError
 
 LLAMA_32 = {  # the fields that meta-llama/Llama-3.2-1B publishes
     "architectures": ["LlamaForCausalLM"],
@@ -192,6 +195,11 @@ def test_qwen_3_without_head_dim_has_128_channels_as_transformers_defaults() -> 
         (LLAMA_32, {"alibi": True}, "field 'alibi' = True is not handled"),
         (LLAMA_32, {"quantization_config": {"quant_method": "gptq"}}, r"'quantization_config' \(gptq\)"),
         (LLAMA_32, {"vocab_size": None}, "field 'vocab_size' is missing"),
+        (LLAMA_32, {"num_hidden_layers": 2**40}, "'num_hidden_layers' is 1099511627776, expected .* up to 1024"),
+        (GPT_2, {"n_layer": 2**40}, "field 'n_layer' is 1099511627776, expected a positive integer up to 1024"),
+        (LLAMA_32, {"quantization_config": "gptq"}, "pre-quantized checkpoints are not supported"),
+        (LLAMA_32, {"eos_token_id": ["</s>"]}, "field 'eos_token_id' .* expected a token id or a list of them"),
+        (LLAMA_32, {"bos_token_id": [1]}, r"field 'bos_token_id' is \[1\], expected a token id"),
         (LLAMA_32, {"hidden_size": "2048"}, "field 'hidden_size' is '2048', expected a positive integer"),
         (LLAMA_32, {"num_key_value_heads": 5}, "expected a divisor of num_attention_heads 32"),
         (LLAMA_32, {"hidden_act": "relu2"}, "field 'hidden_act' is 'relu2', expected one of silu"),
@@ -207,7 +215,7 @@ def test_qwen_3_without_head_dim_has_128_channels_as_transformers_defaults() -> 
         (QWEN_25, {"layer_types": ["sliding_attention"] * 24}, "no sliding layer while use_sliding_window is off"),
         (PHI_4_MINI, {"full_attn_mod": 2}, "field 'full_attn_mod' is 2, expected 1"),
         (PHI_4_MINI, {"partial_rotary_factor": 0.3}, "expected an even number within|list of"),
-        (PHI_4_MINI, {"rope_scaling": {"type": "longrope", "short_factor": [1.0]}}, "expected a list of 6 numbers"),
+        (PHI_4_MINI, {"rope_scaling": {"type": "longrope", "short_factor": [1.0]}}, "expected a list of 6 positive"),
         (GPT_2, {"scale_attn_by_inverse_layer_idx": True}, "field 'scale_attn_by_inverse_layer_idx' = True"),
         (GPT_2, {"n_head": 7}, "hidden size 768 is not a multiple of 7"),
     ],
@@ -217,6 +225,41 @@ def test_a_field_that_changes_the_mathematics_is_an_error_naming_it(
 ) -> None:
     with pytest.raises(ConfigError, match=message):
         model_config_from_hf({**base, **changes})
+
+
+HOSTILE: tuple[Any, ...] = (
+    *(2**31, 2**40, 10**400, -1, 0, 1, 2, 1.5, 1e308, -1e308, float("inf"), float("nan"), 1e-320),
+    *(True, False, "x", "", [], [None], [True], [[1]], [{}], ["x"], [2**40], ["full_attention"]),
+    *({}, {"a": 1}, {"full_attention": 3}, {"full_attention": {"rope_type": "yarn"}}, {"rope_theta": 10**400}),
+    *({"rope_type": []}, {"rope_type": {}}, {"type": {}}, {"rope_theta": 0.5}, {"rope_theta": 1}),
+    {"rope_type": "linear", "factor": 1e-37},
+    {"rope_type": "llama3", "factor": 2, "low_freq_factor": 1, "high_freq_factor": 1},
+    {"rope_type": "longrope", "short_factor": [1.0] * 6, "long_factor": [0.0] * 6},
+    *({"rope_type": "yarn", "factor": 2, "original_max_position_embeddings": n} for n in (0, 1, -3, "a", 2**70)),
+    *({"rope_type": "yarn", "factor": 2, name: -14} for name in ("beta_fast", "beta_slow", "mscale", "truncate")),
+)
+BASES = (LLAMA_32, GEMMA_3, PHI_4_MINI, QWEN_25, GPT_2)
+EVERY_FIELD = sorted({name for base in BASES for name in base} | {"quantization_config", "rope_parameters", "n_inner"})
+
+
+@pytest.mark.parametrize("field", EVERY_FIELD)
+def test_whatever_a_field_holds_gives_a_sane_model_or_a_typed_error(field: str) -> None:
+    for base, value in itertools.product(BASES, HOSTILE):
+        try:
+            config = model_config_from_hf({**base, field: value})
+            ropes = [rope_cos_sin(rope, 16) for rope in {*config.layer_ropes} if rope is not None]
+        except (ConfigError, RecipeError) as error:
+            assert len(str(error)) < 2000
+            continue
+        tokens = (config.bos_token_id, config.pad_token_id, *config.eos_token_ids)
+        assert all(token is None or (type(token) is int and 0 <= token < 2**31) for token in tokens)
+        assert config.num_layers <= 1024 and config.vocab_size * config.hidden_size < 2**63
+        assert all(np.isfinite(table).all() for tables in ropes for table in tables)
+
+
+def test_minus_one_stands_for_no_token() -> None:
+    config = model_config_from_hf({**LLAMA_32, "pad_token_id": -1, "eos_token_id": [-1, 2]})
+    assert config.pad_token_id is None and config.eos_token_ids == (2,)
 
 
 def test_unknown_fields_that_are_off_pass() -> None:
