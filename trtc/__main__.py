@@ -1,10 +1,11 @@
-"""The ``trtc`` command, also ``python -m trtc``. Ctrl-C is quiet from the first moment, while modules are imported."""
+"""The ``trtc`` command, and ``python -m trtc``. Modules are imported inside, so that Ctrl-C is quiet from the start."""
 
 import signal
 import sys
 
 
 def main() -> None:
+    """Entry point."""
     try:
         from trtc.cli.main import main as run
 

@@ -124,7 +124,8 @@ def _print_report(report: BuildReport) -> None:
         ("time", f"{sum(report.seconds.values()):.1f} s"),
     ]
     stdout().print(pairs_table("Built", rows))
-    stdout().print(f"\nTry it:  trtc run {shlex.quote(str(report.path))} --chat", markup=False, soft_wrap=True)
+    how = "--chat" if (report.path / "chat_template.jinja").is_file() else "--prompt TEXT"
+    stdout().print(f"\nTry it:  trtc run {shlex.quote(str(report.path))} {how}", markup=False, soft_wrap=True)
 
 
 def _as_json(report: BuildReport) -> dict[str, Any]:

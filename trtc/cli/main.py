@@ -14,6 +14,7 @@ from trtc.cli.build_command import build
 from trtc.cli.doctor_command import doctor
 from trtc.cli.inspect_command import inspect
 from trtc.cli.run_command import run
+from trtc.cli.terminal import prepare_streams
 
 app = typer.Typer(
     name="trtc",
@@ -54,4 +55,5 @@ def _terminate(_signal: int, _frame: FrameType | None) -> None:
 def main() -> None:
     """Run the command line. SIGTERM unwinds like Ctrl-C, so that a build stopped by either leaves nothing behind."""
     signal.signal(signal.SIGTERM, _terminate)
+    prepare_streams()
     app()

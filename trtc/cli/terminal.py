@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import io
 import json
 import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec
 
 import typer
@@ -22,6 +25,16 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 
 _NO_WRAPPING = 1 << 16  # columns: what is piped is searched and cut, which folded cells would spoil
+
+
+def prepare_streams() -> None:
+    """A standard stream that is closed becomes an empty one, and characters that its encoding lacks print as "?"."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115 (open till the end)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
 
 
 @functools.cache
@@ -45,32 +58,49 @@ def stderr() -> Console:
 def command(function: Callable[P, None]) -> Callable[P, None]:
     """Turns what goes wrong in a command into one red sentence and exit code 1, Ctrl-C into a quiet 130."""
 
+    def fail(message: str) -> typer.Exit:
+        print_error(message)
+        return typer.Exit(1)
+
     @functools.wraps(function)
     def guarded(*args: P.args, **kwargs: P.kwargs) -> None:
         try:
             function(*args, **kwargs)
+            sys.stdout.flush()
         except TrtcError as error:
             if kwargs.get("as_json"):
                 print_json({"error": {"type": type(error).__name__, "message": str(error)}})
-            print_error(str(error))
-            raise typer.Exit(1) from None
+            raise fail(str(error)) from None
+        except MemoryError as error:
+            raise fail(f"out of memory ({error or 'no more could be had'}); lower the limits or free some") from None
         except KeyboardInterrupt:
             raise typer.Exit(128 + signal.SIGINT) from None
         except BrokenPipeError:  # the reader of our output has gone, as in `trtc inspect X | head`
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            _discard_stdout()
             raise typer.Exit(128 + signal.SIGPIPE) from None
+        except OSError as error:  # files are read and written under errors of ours
+            _discard_stdout()
+            raise fail(f"a standard stream cannot be read or written: {error.strerror or error}") from None
 
     return guarded
+
+
+def _discard_stdout() -> None:
+    """What is still buffered goes nowhere, so that flushing it at exit raises nothing."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def print_error(message: str) -> None:
     from rich.text import Text
 
-    stderr().print(Text.assemble(("error: ", "bold red"), (message, "red")), soft_wrap=True)
+    with contextlib.suppress(OSError):  # nobody hears it then; the exit code tells
+        stderr().print(Text.assemble(("error: ", "bold red"), (message, "red")), soft_wrap=True)
 
 
 def print_json(value: Any) -> None:
-    print(json.dumps(value, indent=2, ensure_ascii=False))
+    """In ASCII where standard output is not in Unicode: JSON can spell every character so."""
+    unicode = (sys.stdout.encoding or "").lower().startswith("utf")
+    print(json.dumps(value, indent=2, ensure_ascii=not unicode))
 
 
 def pairs_table(title: str, rows: list[tuple[str, str]]) -> Table:
