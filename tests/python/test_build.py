@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -153,6 +154,28 @@ def test_unknown_architecture_is_one_clear_sentence(llama, tmp_path):
     assert "llama" in str(caught.value), "it names the known ones"
     assert "\n" not in str(caught.value)
     assert_nothing_left(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        *(("eos_token_id", value) for value in ("x", [1.5], {"a": 1}, True, 10**30, [["a"]])),
+        *(("temperature", value) for value in ("hot", float("nan"), 10**400)),
+        *(("top_k", 1.5), ("do_sample", "yes"), ("repetition_penalty", [1])),
+    ],
+)
+def test_malformed_generation_config_is_an_error_naming_the_field(checkpoints, tmp_path, field, value):
+    model = shutil.copytree(checkpoints("llama"), tmp_path / "model")
+    (model / "generation_config.json").write_text(json.dumps({field: value}))
+    with pytest.raises(ConfigError, match=f"generation_config.json: field '{field}' is"):
+        build_engine(model, tmp_path / "engine", BuildConfig())
+
+
+def test_end_tokens_that_no_output_can_hold_are_left_out(checkpoints, tmp_path):
+    model = shutil.copytree(checkpoints("llama"), tmp_path / "model")
+    (model / "generation_config.json").write_text(json.dumps({"eos_token_id": [-1, 2, 70000]}))
+    build_engine(model, tmp_path / "engine", BuildConfig())
+    assert open_engine(tmp_path / "engine").manifest.generation.eos_token_ids == (257, 2)
 
 
 def test_missing_model_is_one_clear_sentence(tmp_path):

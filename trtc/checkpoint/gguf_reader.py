@@ -25,7 +25,7 @@ def open_gguf(path: Path) -> Checkpoint:
         raise CheckpointError(
             f"{path}: architecture {name!r} is not supported; supported: {', '.join(sorted(ARCHITECTURES))}"
         )
-    if file.metadata.get("split.count", 0) > 1:
+    if file.metadata.get("split.count", 0) not in (0, 1):
         raise CheckpointError(f"{path} is one part of a split GGUF; join the parts with llama-gguf-split --merge")
     factors = _factors(file, architecture)
     names = frozenset(tensor.name for tensor in file.tensors)

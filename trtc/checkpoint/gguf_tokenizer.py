@@ -44,7 +44,7 @@ class GgufTokenizer:
         """The tokenizer itself. Raises CheckpointError when the metadata does not describe one."""
         kind = self._get("model")
         builders = {"gpt2": self._byte_level, "llama": self._sentencepiece}
-        if kind not in builders:
+        if not isinstance(kind, str) or kind not in builders:
             raise CheckpointError(f"{self.path}: tokenizer {kind!r} is not supported; supported: {', '.join(builders)}")
         try:
             tokenizer = builders[kind]()
@@ -69,13 +69,12 @@ class GgufTokenizer:
 
     def generation_config(self) -> dict[str, Any]:
         """Every token that ends an answer: the file's EOS, and the end-of-turn token of chat models."""
-        ids = [self._get(f"{name}_token_id") for name in ("eos", "eot", "eom")]
+        ids = [self._special_id(name) for name in ("eos", "eot", "eom")]
         tokens = self._tokens
         ids += [i for i, kind in enumerate(self._types) if kind == _CONTROL and tokens[i] in _END_OF_TURN]
         eos = list(dict.fromkeys(i for i in ids if i is not None))
-        config: dict[str, Any] = (
-            {} if self._get("bos_token_id") is None else {"bos_token_id": self._get("bos_token_id")}
-        )
+        bos = self._special_id("bos")
+        config: dict[str, Any] = {} if bos is None else {"bos_token_id": bos}
         return config | ({"eos_token_id": eos[0] if len(eos) == 1 else eos} if eos else {})
 
     def _byte_level(self) -> tokenizers.Tokenizer:
@@ -145,7 +144,7 @@ class GgufTokenizer:
         """Control tokens as special, user-defined ones as added tokens: both are matched whole in a text."""
         from tokenizers import AddedToken
 
-        tokens, special_ids = self._tokens, {self._get(f"{key}_token_id") for key in _SPECIAL_IDS.values()}
+        tokens, special_ids = self._tokens, {self._special_id(key) for key in _SPECIAL_IDS.values()}
         phi3 = self._architecture() == "phi3" and self._get("model") == "llama"
         special, plain = [], []
         for token_id, kind in enumerate(self._types):
@@ -178,15 +177,16 @@ class GgufTokenizer:
         return self._get("model") == "llama" or bpe_style(self._get("pre"), self._architecture()).add_bos
 
     def _special(self, name: str) -> str | None:
-        token_id = self._get(f"{_SPECIAL_IDS[name]}_token_id")
-        tokens = self._tokens
+        token_id = self._special_id(_SPECIAL_IDS[name])
+        return None if token_id is None else self._tokens[token_id]
+
+    def _special_id(self, key: str) -> int | None:
+        token_id, count = self._get(f"{key}_token_id"), len(self._tokens)
         if token_id is None:
             return None
-        if not isinstance(token_id, int) or not 0 <= token_id < len(tokens):
-            raise CheckpointError(
-                f"{self.path}: {name} is id {token_id!r}, but the vocabulary has {len(tokens)} tokens"
-            )
-        return tokens[token_id]
+        if isinstance(token_id, bool) or not isinstance(token_id, int) or not 0 <= token_id < count:
+            raise CheckpointError(f"{self.path}: {key}_token_id is {token_id!r}, but the vocabulary has {count} tokens")
+        return token_id
 
     @cached_property
     def _tokens(self) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +23,8 @@ TOKENIZER_FILES = (
     "chat_template.jinja",
     "generation_config.json",
 )
+
+_ESCAPED_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
 def open_hf_directory(directory: Path) -> Checkpoint:
@@ -54,7 +57,10 @@ def open_hf_directory(directory: Path) -> Checkpoint:
 def read_json_object(path: Path) -> dict[str, Any]:
     """The object in a JSON file. Raises CheckpointError when it cannot be read or is something else."""
     try:
-        value = json.loads(path.read_bytes())
+        data = path.read_bytes()
+        value = json.loads(data)
+        if _ESCAPED_SURROGATE.search(data):
+            json.dumps(value, ensure_ascii=False).encode()  # half a character could not be written again
     except OSError as error:
         raise CheckpointError(f"{path} cannot be read: {error.strerror or error}") from error
     except (ValueError, RecursionError) as error:
@@ -140,8 +146,11 @@ class HfTokenizerFiles:
         """The file wins over tokenizer_config.json, as in transformers; of several named templates, "default"."""
         path = self.directory / "chat_template.jinja"
         if path.is_file():
-            return path.read_text("utf-8")
+            try:
+                return path.read_text("utf-8")
+            except (OSError, ValueError) as error:
+                raise CheckpointError(f"{path} cannot be read: {error}") from error
         if isinstance(inline, list):
-            named = {entry.get("name"): entry.get("template") for entry in inline if isinstance(entry, dict)}
-            inline = named.get("default")
+            named = [entry for entry in inline if isinstance(entry, dict) and entry.get("name") == "default"]
+            inline = named[-1].get("template") if named else None
         return inline if isinstance(inline, str) else None

@@ -61,6 +61,14 @@ class Fields:
         """A positive integer, or None when the field is absent or null."""
         return None if self.get(name) is None else self.size(name)
 
+    def optional_integer(self, name: str) -> int | None:
+        """An integer of 32 bits, or None when the field is absent or null."""
+        value = self.get(name)
+        if value is not None and (not _is_integer(value) or abs(value) > INT32_MAX):
+            raise self.wrong(name, value, "an integer")
+        integer: int | None = value
+        return integer
+
     def token_id(self, name: str) -> int | None:
         """A token id; None when the field is absent, null or -1, which old configurations write for no token."""
         ids = self.token_ids(name)

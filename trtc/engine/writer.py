@@ -16,9 +16,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from trtc.checkpoint.hf_directory import TOKENIZER_FILES
+from trtc.checkpoint.hf_fields import Fields
 from trtc.checkpoint.model_config import ModelConfig
 from trtc.config import BuildConfig
 from trtc.engine.manifest import (
@@ -222,15 +223,17 @@ def _version() -> str:
 
 
 def _generation_defaults(directory: Path, config: ModelConfig) -> GenerationDefaults:
-    """The model's special tokens, joined with what generation_config.json adds."""
+    """The model's special tokens, joined with what generation_config.json adds. End tokens beyond the vocabulary, which
+    no output can hold, are left out. Raises ConfigError for a field of another kind than transformers writes."""
     path = directory / "generation_config.json"
-    values: dict[str, Any] = json.loads(path.read_text()) if path.is_file() else {}
-    eos = values.get("eos_token_id")
-    more = eos if isinstance(eos, list) else [] if eos is None else [eos]
-    sampling = ("do_sample", "temperature", "top_k", "top_p", "min_p", "repetition_penalty")
+    fields = Fields(json.loads(path.read_bytes()) if path.is_file() else {}, path.name)
+    eos = dict.fromkeys((*config.eos_token_ids, *fields.token_ids("eos_token_id")))
+    numbers = ("temperature", "top_p", "min_p", "repetition_penalty")
     return GenerationDefaults(
         bos_token_id=config.bos_token_id,
-        eos_token_ids=tuple(dict.fromkeys((*config.eos_token_ids, *more))),
+        eos_token_ids=tuple(token for token in eos if token < config.vocab_size),
         pad_token_id=config.pad_token_id,
-        **{name: values[name] for name in sampling if name in values},
+        do_sample=None if fields.get("do_sample") is None else fields.flag("do_sample", False),
+        top_k=fields.optional_integer("top_k"),
+        **{name: fields.number(name) for name in numbers if fields.get(name) is not None},
     )

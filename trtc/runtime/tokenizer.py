@@ -139,6 +139,9 @@ class Tokenizer:
         names = [self.special_tokens.get("bos_token"), self.special_tokens.get("eos_token")]
         bos, eos = (name if flag and name is not None else None for flag, name in zip(flags, names, strict=True))
         added = [(name, self.backend.token_to_id(name)) for name in (bos, eos) if name is not None]
+        for name, token_id in added:
+            if token_id is None:
+                raise EngineError(f"tokenizer_config.json adds the token {name!r}, which tokenizer.json does not have")
         template = " ".join(part for part in (bos, "$A", eos) if part is not None)
         self.backend.post_processor = TemplateProcessing(single=template, special_tokens=added)
 

@@ -55,6 +55,16 @@ def test_smollm2_decodes_as_transformers_does(smollm2_tokenizer: Tokenizer, smol
             assert smollm2_tokenizer.decode(ids) == text
 
 
+@pytest.mark.parametrize("key", ["bos", "eos", "eot", "eom", "unknown", "padding"])
+@pytest.mark.parametrize("token_id", ["x", [1], -1, 49152, True, 1.5])
+def test_a_special_token_that_is_no_token_is_named(
+    smollm2_metadata: dict[str, Any], tmp_path: Path, key: str, token_id: object
+) -> None:
+    metadata = {**smollm2_metadata, f"tokenizer.ggml.{key}_token_id": token_id}
+    with pytest.raises(CheckpointError, match=f"{key}_token_id is .*, but the vocabulary has 49152 tokens"):
+        GgufTokenizer(tmp_path / "x.gguf", metadata).write(tmp_path)
+
+
 def test_smollm2_cuts_every_digit_apart(smollm2_tokenizer: Tokenizer) -> None:
     """SmolLM2's tokenizer.json has Digits(individual_digits=True); transformers' GGUF path loses that."""
     pieces = [smollm2_tokenizer.backend.id_to_token(i) for i in smollm2_tokenizer.encode("In 2024, 1234567")]
@@ -263,7 +273,7 @@ def test_qwen2_composes_accents_first() -> None:
         ({"tokenizer.ggml.merges": None}, r"tokenizer\.ggml\.merges is missing"),
         ({"tokenizer.ggml.token_type": [1]}, "token_type does not fit"),
         ({"tokenizer.ggml.tokens": [1, 2]}, "not a list of strings"),
-        ({"tokenizer.ggml.bos_token_id": 10**6, "tokenizer.ggml.add_bos_token": True}, "bos_token is id 1000000"),
+        ({"tokenizer.ggml.bos_token_id": 10**6, "tokenizer.ggml.add_bos_token": True}, "bos_token_id is 1000000"),
     ],
 )
 def test_inconsistent_metadata_is_one_clear_error(change: dict[str, Any], message: str, tmp_path: Path) -> None:

@@ -94,6 +94,31 @@ def test_malformed_index_is_a_checkpoint_error(index: str, model: Path) -> None:
     refuses(model, "model.safetensors.index.json")
 
 
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("tokenizer_config.json", b'{"chat_template": "\\ud800"}', "tokenizer_config.json is not valid JSON"),
+        ("chat_template.jinja", b"\xff\xfe", "chat_template.jinja cannot be read"),
+        ("generation_config.json", b"[1]", "holds a JSON list, expected an object"),
+    ],
+)
+def test_malformed_tokenizer_files_are_checkpoint_errors(
+    model: Path, tmp_path: Path, name: str, content: bytes, message: str
+) -> None:
+    (model / "tokenizer.json").write_text("{}")
+    (model / name).write_bytes(content)
+    with pytest.raises(CheckpointError, match=message):
+        open_checkpoint(model).write_tokenizer(tmp_path)
+
+
+def test_named_templates_that_are_malformed_are_no_template(model: Path, tmp_path: Path) -> None:
+    (model / "tokenizer.json").write_text("{}")
+    templates = [5, {"name": []}, {"template": "x"}, {"name": "default"}]
+    (model / "tokenizer_config.json").write_text(json.dumps({"chat_template": templates}))
+    open_checkpoint(model).write_tokenizer(tmp_path)
+    assert not (tmp_path / "chat_template.jinja").exists()
+
+
 def test_torch_pickles_are_refused_with_the_way_out(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text("{}")
     (tmp_path / "pytorch_model.bin").write_bytes(b"pickle")

@@ -93,6 +93,11 @@ def test_add_bos_without_a_bos_token_adds_nothing() -> None:
     assert tokenizer.encode("hello") == tokenizer.encode("hello", add_special_tokens=False)
 
 
+def test_an_added_token_that_is_not_in_the_vocabulary_is_an_engine_error() -> None:
+    with pytest.raises(EngineError, match=r"adds the token '<nowhere>', which tokenizer\.json does not have"):
+        Tokenizer(byte_level(), {"add_bos_token": True, "bos_token": "<nowhere>"})
+
+
 @pytest.mark.parametrize(
     ("generation", "expected"), [({}, (1,)), ({"eos_token_id": 2}, (2,)), ({"eos_token_id": [2, 1]}, (2, 1))]
 )
