@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from trtc.errors import ConfigError, TrtcError
 
@@ -50,6 +50,12 @@ class QuantAlgo(str, Enum):
     W4A16 = "w4a16"
     W4A8 = "w4a8"
 
+    @classmethod
+    def _missing_(cls, value: object) -> QuantAlgo | None:
+        """TensorRT-LLM writes the names in capitals."""
+        lower = value.lower() if isinstance(value, str) else value
+        return None if lower == value else cls(lower)
+
     @property
     def weight_bits(self) -> int | None:
         return {"none": None, "w8a16": 8, "w8a8": 8, "w4a16": 4, "w4a8": 4}[self.value]
@@ -85,7 +91,7 @@ class BuildConfig(Settings):
     mapping: Mapping = Mapping()
     max_batch_size: int = Field(16, ge=1, le=4096)
     max_num_tokens: int = Field(512, ge=1, le=131072)
-    max_seq_len: int | None = Field(None, ge=1)  # None: the model's max_position_embeddings, at most 8192
+    max_seq_len: int | None = Field(None, ge=1, lt=2**31)  # None: the model's max_position_embeddings, at most 8192
     tokens_per_block: Literal[16, 32, 64, 128] = 32
 
     @model_validator(mode="after")
@@ -103,12 +109,19 @@ class BuildConfig(Settings):
 
 
 class KvCacheConfig(Settings):
-    """Size and reuse of the KV cache; the smallest of the given limits holds."""
+    """Size and reuse of the KV cache; the smallest of the given limits holds.
+
+    TensorRT-LLM's names ``max_gpu_total_bytes`` and ``free_gpu_memory_fraction`` are taken too.
+    """
 
     enable_block_reuse: bool = True
-    max_tokens: int | None = Field(None, ge=1)
-    max_bytes: int | None = Field(None, ge=1)
-    free_memory_fraction: float = Field(0.5, gt=0.0, le=1.0)  # of the memory available at load
+    max_tokens: int | None = Field(None, ge=1, lt=2**63)
+    max_bytes: int | None = Field(
+        None, ge=1, lt=2**63, validation_alias=AliasChoices("max_bytes", "max_gpu_total_bytes")
+    )
+    free_memory_fraction: float = Field(  # of the memory available at load
+        0.5, gt=0.0, le=1.0, validation_alias=AliasChoices("free_memory_fraction", "free_gpu_memory_fraction")
+    )
 
 
 class SchedulerConfig(Settings):
@@ -116,5 +129,5 @@ class SchedulerConfig(Settings):
 
     capacity_scheduler_policy: Literal["GUARANTEED_NO_EVICT"] = "GUARANTEED_NO_EVICT"
     enable_chunked_prefill: bool = True
-    max_batch_size: int | None = Field(None, ge=1)
-    max_num_tokens: int | None = Field(None, ge=1)
+    max_batch_size: int | None = Field(None, ge=1, lt=2**31)
+    max_num_tokens: int | None = Field(None, ge=1, lt=2**31)

@@ -158,7 +158,28 @@ def test_abort_ends_a_request_as_cancelled(llm):
     request = llm.generate_async("Count:", SamplingParams(max_tokens=1500, ignore_eos=True))
     next(iter(request))
     llm.abort(request.request_id)
-    llm.abort(123456789)
+    for unknown in (123456789, -1, 2**70):
+        llm.abort(unknown)
+
+
+@pytest.mark.parametrize("params", ["x", 5, {"max_tokens": 3}, [SamplingParams(), 5]])
+def test_sampling_params_of_another_kind_are_refused(llm, params):
+    with pytest.raises(RequestError, match="sampling_params: got"):
+        llm.generate(["a", "b"], params)
+    with pytest.raises(RequestError, match="sampling_params: got"):
+        llm.generate_async("a", params)
+
+
+@pytest.mark.parametrize("salt", [5, b"salt", "\ud800"])
+def test_a_cache_salt_that_is_no_text_is_refused(llm, salt):
+    with pytest.raises(RequestError, match=r"cache_salt: got .*, expected text"):
+        llm.generate("a", cache_salt=salt)
+
+
+def test_chat_gives_the_rendered_text_as_the_prompt(llm):
+    request = llm.chat(QUESTION, SamplingParams(max_tokens=1))
+    assert request.prompt == llm.tokenizer.apply_chat_template(QUESTION)
+    assert request.prompt_token_ids == llm.generate(QUESTION, SamplingParams(max_tokens=1)).prompt_token_ids
 
 
 def test_stats_have_tensorrt_llm_names(llm):
@@ -225,9 +246,17 @@ def test_build_settings_do_not_go_with_a_built_engine(smollm2_int4, settings):
         LLM(smollm2_int4, **settings)
 
 
-@pytest.mark.parametrize("num_threads", [-1, 100_000])
+@pytest.mark.parametrize(
+    "settings", [{"kv_cache_config": 5}, {"scheduler_config": [1]}, {"kv_cache_config": {"max_token": 1}}]
+)
+def test_settings_of_another_kind_are_refused(smollm2_int4, settings):
+    with pytest.raises(ConfigError, match=r"expected|no such field"):
+        LLM(smollm2_int4, **settings)
+
+
+@pytest.mark.parametrize("num_threads", [-1, 100_000, "2", 1.5, True])
 def test_an_impossible_number_of_threads_is_refused(smollm2_int4, num_threads):
-    with pytest.raises(ConfigError, match=f"num_threads: got {num_threads}, expected 0"):
+    with pytest.raises(ConfigError, match=f"num_threads: got {num_threads!r}, expected 0"):
         LLM(smollm2_int4, num_threads=num_threads)
 
 
@@ -298,6 +327,35 @@ def test_weights_are_mapped_and_never_copied(smollm2_int4):
     done = subprocess.run([sys.executable, "-c", MAPPED, str(smollm2_int4)], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == ["0"]
+
+
+FORKED = """
+import os, signal, sys
+from trtc import LLM, ExecutorError, SamplingParams
+
+llm = LLM(sys.argv[1], kv_cache_config={"max_tokens": 2048})
+long = SamplingParams(max_tokens=300, ignore_eos=True)
+pending = llm.generate_async("Hi", long)
+child = os.fork()
+if child == 0:
+    signal.alarm(60)
+    for use in (pending.result, lambda: llm.generate("Hi"), llm.get_stats):
+        try:
+            use()
+        except ExecutorError as error:
+            print("refused" if "fork" in str(error) else error)
+    llm.abort(1)
+    llm.shutdown()
+    sys.exit(7)
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), pending.result().outputs[0].length)
+"""
+
+
+def test_the_child_of_a_fork_is_refused_and_ends_and_the_parent_goes_on(smollm2_int4):
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", FORKED, str(smollm2_int4)], capture_output=True, text=True
+    )
+    assert done.stdout.split() == ["refused"] * 3 + ["7", "300"], done.stderr
 
 
 def test_an_llm_that_is_never_closed_does_not_hold_up_the_exit(smollm2_int4):

@@ -13,6 +13,10 @@ class IncrementQueue:
     """A reader takes all that has arrived at once, so a slow one holds back nobody and nothing piles up."""
 
     def __init__(self) -> None:
+        self.renew()
+
+    def renew(self) -> None:
+        """Forget everything, locks that others hold included: for the child of a fork."""
         self._increments: list[Increment] = []
         self._complete = False  # the final increment has been put
         self._changed = threading.Condition()

@@ -15,8 +15,15 @@ from trtc.engine.reader import open_engine
 from trtc.errors import EngineError, RequestError
 from trtc.runtime.chat import Message
 from trtc.runtime.dispatcher import Dispatcher
-from trtc.runtime.inputs import PromptInput, encode_prompt, split_batch
-from trtc.runtime.llm_settings import build_settings, engine_directory, executor_config, params_of_each
+from trtc.runtime.inputs import PromptInput, encode_prompt, naming, render_chat, split_batch
+from trtc.runtime.llm_settings import (
+    build_settings,
+    engine_directory,
+    executor_config,
+    params_of,
+    params_of_each,
+    settings_of,
+)
 from trtc.runtime.request_output import RequestOutput
 from trtc.runtime.requests import make_request
 from trtc.runtime.response_decoder import ResponseDecoder
@@ -30,8 +37,8 @@ class LLM:
 
     ``model`` is an engine directory, opened as it is, or a checkpoint (Hugging Face directory, ``.gguf`` file, hub id),
     which is built once into the user's cache. ``dtype``, ``quant_config`` and ``tensor_parallel_size`` replace the
-    fields of ``build_config``; all four are for checkpoints only. ``num_threads`` 0 takes every usable core.
-    ``progress(stage, done, total)`` follows a build. Threads may share one LLM.
+    fields of ``build_config``; all four are for checkpoints only. Settings may be dicts. ``num_threads`` 0 takes
+    every usable core. ``progress(stage, done, total)`` follows a build. Threads may share one LLM.
 
     Raises ConfigError, CheckpointError, RecipeError, BuildError, EngineError or ExecutorError.
     """
@@ -42,21 +49,26 @@ class LLM:
         *,
         dtype: Literal["auto", "float32", "bfloat16"] = "auto",
         tensor_parallel_size: int = 1,
-        quant_config: QuantConfig | None = None,
-        build_config: BuildConfig | None = None,
-        kv_cache_config: KvCacheConfig | None = None,
-        scheduler_config: SchedulerConfig | None = None,
+        quant_config: QuantConfig | dict[str, Any] | None = None,
+        build_config: BuildConfig | dict[str, Any] | None = None,
+        kv_cache_config: KvCacheConfig | dict[str, Any] | None = None,
+        scheduler_config: SchedulerConfig | dict[str, Any] | None = None,
         num_threads: int = 0,
         skip_tokenizer_init: bool = False,
         progress: Callable[[str, int, int], None] | None = None,
     ) -> None:
-        build = build_settings(build_config, dtype, quant_config, tensor_parallel_size)
+        build = build_settings(
+            settings_of(BuildConfig, build_config), dtype, settings_of(QuantConfig, quant_config), tensor_parallel_size
+        )
         self.engine_dir = engine_directory(model, build, progress)
         self._engine = open_engine(self.engine_dir)
         self.tokenizer = None if skip_tokenizer_init else Tokenizer.from_directory(self.engine_dir)
-        config = executor_config(kv_cache_config or KvCacheConfig(), scheduler_config or SchedulerConfig(), num_threads)
-        self._executor = _core.Executor(str(self.engine_dir), config)
-        self._dispatcher = Dispatcher(self._executor)
+        config = executor_config(
+            settings_of(KvCacheConfig, kv_cache_config) or KvCacheConfig(),
+            settings_of(SchedulerConfig, scheduler_config) or SchedulerConfig(),
+            num_threads,
+        )
+        self._dispatcher = Dispatcher(_core.Executor(str(self.engine_dir), config))
         # Runs when this object goes, at the latest when Python exits: the threads must end before the interpreter.
         self._close = weakref.finalize(self, self._dispatcher.shutdown)
 
@@ -88,12 +100,8 @@ class LLM:
         requests: list[RequestOutput] = []
         try:
             for index, (prompt, own) in enumerate(zip(prompts, params, strict=True)):
-                try:
+                with naming(index, batched):
                     requests.append(self.generate_async(prompt, own, streaming=False, cache_salt=cache_salt))
-                except RequestError as error:
-                    if not batched:
-                        raise
-                    raise RequestError(f"inputs[{index}]: {error}") from error
             for request in _with_progress(requests) if use_tqdm else requests:
                 request.result()
         finally:
@@ -113,7 +121,7 @@ class LLM:
         With ``streaming`` every step of the iteration brings what is new; without, there is one step, the last. Prompts
         share cached prefixes only under the same ``cache_salt``. Raises RequestError.
         """
-        params = sampling_params or SamplingParams()
+        params = params_of(sampling_params)
         text, token_ids = encode_prompt(inputs, self.tokenizer, params)
         return self._start(text, token_ids, params, streaming, cache_salt)
 
@@ -129,11 +137,12 @@ class LLM:
         if self.tokenizer is None:
             raise RequestError("messages: chat needs the tokenizer, which was left out (skip_tokenizer_init)")
         conversations, batched = split_batch(messages)
-        extra = chat_template_kwargs or {}
-        prompts: list[PromptInput] = [
-            self.tokenizer.encode_chat(conversation, add_generation_prompt, **extra)  # type: ignore[arg-type]
-            for conversation in conversations
-        ]
+        prompts: list[PromptInput] = []
+        for index, conversation in enumerate(conversations):
+            with naming(index, batched):
+                prompts.append(
+                    render_chat(conversation, self.tokenizer, add_generation_prompt, chat_template_kwargs)  # type: ignore[arg-type]
+                )
         return self.generate(prompts if batched else prompts[0], sampling_params, use_tqdm)
 
     def abort(self, request: RequestOutput | int) -> None:
@@ -145,7 +154,7 @@ class LLM:
 
     def get_stats(self) -> list[dict[str, Any]]:
         """One entry for each executor iteration since the last call; names follow TensorRT-LLM's."""
-        return [iteration_stats(stats) for stats in self._executor.get_latest_iteration_stats()]
+        return [iteration_stats(stats) for stats in self._dispatcher.iteration_stats()]
 
     def save(self, engine_dir: str | Path) -> None:
         """Copy the engine to ``engine_dir``, which must not exist or be empty. Raises EngineError."""

@@ -5,13 +5,24 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from trtc import _core
-from trtc.config import BuildConfig, KvCacheConfig, Mapping, QuantConfig, SchedulerConfig
+from trtc.config import BuildConfig, KvCacheConfig, Mapping, QuantConfig, SchedulerConfig, Settings
 from trtc.errors import ConfigError, RequestError
 from trtc.runtime.model_cache import cached_engine, is_engine
 from trtc.runtime.sampling_params import SamplingParams
+
+S = TypeVar("S", bound=Settings)
+
+
+def settings_of(kind: type[S], given: S | dict[str, Any] | None) -> S | None:
+    """``given`` as ``kind``. Raises ConfigError when it is something else."""
+    if given is None or isinstance(given, kind):
+        return given
+    if isinstance(given, dict):
+        return kind(**given)
+    raise ConfigError(f"got {type(given).__name__}, expected {kind.__name__} or a dict of its fields")
 
 
 def build_settings(
@@ -45,8 +56,8 @@ def engine_directory(
 
 def executor_config(kv_cache: KvCacheConfig, scheduler: SchedulerConfig, num_threads: int) -> _core.ExecutorConfig:
     most = max(os.cpu_count() or 1, 16)  # waiting threads spin, so many more than cores would bring all to a halt
-    if not 0 <= num_threads <= most:
-        raise ConfigError(f"num_threads: got {num_threads}, expected 0 (every usable core) to {most}")
+    if isinstance(num_threads, bool) or not isinstance(num_threads, int) or not 0 <= num_threads <= most:
+        raise ConfigError(f"num_threads: got {num_threads!r}, expected 0 (every usable core) to {most}")
     return _core.ExecutorConfig(
         scheduler_config=_core.SchedulerConfig(
             policy=getattr(_core.CapacitySchedulerPolicy, scheduler.capacity_scheduler_policy),
@@ -60,10 +71,17 @@ def executor_config(kv_cache: KvCacheConfig, scheduler: SchedulerConfig, num_thr
 
 
 def params_of_each(params: SamplingParams | Sequence[SamplingParams] | None, count: int) -> list[SamplingParams]:
-    if params is None or isinstance(params, SamplingParams):
-        return [params or SamplingParams()] * count
+    if isinstance(params, str) or not isinstance(params, Sequence):
+        return [params_of(params)] * count
     if len(params) != count:
         raise RequestError(
             f"sampling_params: got {len(params)} for {count} prompts, expected one for all or one for each"
         )
-    return list(params)
+    return [params_of(own) for own in params]
+
+
+def params_of(params: object) -> SamplingParams:
+    """``params``, or the defaults for None. Raises RequestError when it is something else."""
+    if params is None or isinstance(params, SamplingParams):
+        return params or SamplingParams()
+    raise RequestError(f"sampling_params: got {type(params).__name__}, expected SamplingParams")

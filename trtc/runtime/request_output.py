@@ -18,7 +18,8 @@ class RequestOutput:
     ``await``).
 
     Each step of an iteration updates ``outputs`` in place and yields this object; what is new is in the ``*_diff``
-    properties. An iteration that is left early, or a task that is cancelled while it waits, aborts the request.
+    properties. An iteration that is left early, a task that is cancelled while it waits, or letting go of this object
+    aborts the request.
 
     ``prompt`` is the text (None for token ids; the rendered template for a chat). ``context_logits`` is float32
     [prompt tokens, vocab].
@@ -97,8 +98,12 @@ class RequestOutput:
     def aborted(self) -> bool:
         return self._aborted
 
+    def __del__(self) -> None:
+        """Nobody can read it any more."""
+        self._abort_unfinished()
+
     def _abort_unfinished(self) -> None:
-        if not self.finished:
+        if not self.finished and not self._aborted:
             self.abort()
 
     def _apply(self, increments: list[Increment]) -> None:

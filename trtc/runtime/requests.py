@@ -27,6 +27,8 @@ def make_request(
     """
     from trtc import _core
 
+    if cache_salt is not None and not _is_text(cache_salt):
+        raise RequestError(f"cache_salt: got {cache_salt!r}, expected text")
     end_id, more_end_ids = _end_ids(params, end_ids)
     return _core.Request(
         input_token_ids=prompt_token_ids,
@@ -55,6 +57,17 @@ def make_request(
         bad_words=_bad_words(params, tokenizer),
         cache_salt=cache_salt,
     )
+
+
+def _is_text(value: object) -> bool:
+    """Whether C++ can take ``value`` as a string."""
+    if not isinstance(value, str):
+        return False
+    try:
+        value.encode()
+    except UnicodeEncodeError:  # half of a surrogate pair
+        return False
+    return True
 
 
 def _end_ids(params: SamplingParams, end_ids: tuple[int, ...]) -> tuple[int | None, tuple[int, ...]]:

@@ -3,7 +3,7 @@ import pytest
 
 from tests.tiny_models import BOS
 from trtc import RequestError, SamplingParams
-from trtc.runtime.inputs import encode_prompt, split_batch
+from trtc.runtime.inputs import encode_prompt, render_chat, split_batch
 
 CHAT = [{"role": "user", "content": "hi"}]
 
@@ -16,6 +16,18 @@ def test_one_prompt_and_a_list_of_it_are_told_apart(single):
     assert len(prompts) == 1 and prompts[0] is single and not batched
     prompts, batched = split_batch([single, single])
     assert len(prompts) == 2 and prompts[0] is single and batched
+
+
+@pytest.mark.parametrize("inputs", [b"hi", bytearray(b"hi"), 5, None, {"a"}])
+def test_what_is_neither_prompt_nor_batch_is_refused(inputs):
+    with pytest.raises(RequestError, match=f"inputs: got {type(inputs).__name__}"):
+        split_batch(inputs)
+
+
+@pytest.mark.parametrize("variables", [5, {"messages": []}, {"add_generation_prompt": False}, {"self": 1}, {1: 2}])
+def test_template_variables_that_cannot_be_set_are_refused(byte_tokenizer, variables):
+    with pytest.raises(RequestError, match="chat_template_kwargs: "):
+        render_chat(CHAT, byte_tokenizer, variables=variables)
 
 
 def test_an_empty_list_is_an_empty_batch():
@@ -51,6 +63,12 @@ def test_truncation_keeps_the_last_tokens(byte_tokenizer):
         ([], "prompt: got an empty list"),
         ([1.5], "prompt: got a list of float"),
         ([True], "prompt: got a list of bool"),
+        ([1, 2.5], "prompt: got 2.5 at index 1, expected a token id"),
+        ([1, "a"], "prompt: got 'a' at index 1"),
+        ([1, None], "prompt: got None at index 1"),
+        ([1, True], "prompt: got True at index 1"),
+        (b"hi", "prompt: got bytes"),
+        (bytearray(b"hi"), "prompt: got bytearray"),
         ([3, -1], "token id -1 at index 1"),
         ([2**31], "token id 2147483648 at index 0"),
         ({"text": "hi"}, r"got an object with \['text'\]"),

@@ -122,6 +122,13 @@ def test_leaving_a_plain_iteration_aborts_the_request(start, executor):
     assert executor.cancelled == [1]
 
 
+def test_letting_go_of_a_request_aborts_it(start, executor):
+    request = start()
+    del request
+    gc.collect()
+    assert executor.cancelled == [1]
+
+
 def test_an_aborted_request_still_ends(start, executor):
     request = start()
     request.abort()
