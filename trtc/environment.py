@@ -6,6 +6,8 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from trtc.errors import ConfigError
+
 
 @dataclass(frozen=True)
 class Variable:
@@ -24,9 +26,20 @@ VARIABLES: tuple[Variable, ...] = (
 
 
 def cache_dir() -> Path:
-    """Where engines built by ``LLM(model)`` live."""
-    own = os.environ.get("TRTC_CACHE_DIR")
-    if own:
-        return Path(own).expanduser()
-    shared = os.environ.get("XDG_CACHE_HOME")
-    return (Path(shared).expanduser() if shared else Path.home() / ".cache") / "trtc"
+    """Where engines built by ``LLM(model)`` live. Raises ConfigError where there is no home directory."""
+    own, shared = os.environ.get("TRTC_CACHE_DIR"), os.environ.get("XDG_CACHE_HOME")
+    place = Path(own) if own else Path(shared or "~/.cache") / "trtc"
+    try:
+        return place.expanduser()
+    except RuntimeError:
+        raise ConfigError(
+            f"the engine cache is {place}, but that home directory is unknown; set TRTC_CACHE_DIR to a full path"
+        ) from None
+
+
+def user_path(path: str | Path) -> Path:
+    """``path`` with a leading ~ replaced by the home directory. Raises ConfigError where there is no such home."""
+    try:
+        return Path(path).expanduser()
+    except RuntimeError:
+        raise ConfigError(f"{path}: that home directory is unknown; give the full path") from None

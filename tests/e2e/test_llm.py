@@ -220,6 +220,13 @@ def test_save_copies_an_engine_that_runs(llm, tmp_path):
     assert [path.name for path in (tmp_path / "deep").iterdir()] == ["copy"]
 
 
+def test_an_engine_is_not_saved_into_itself(llm):
+    before = sorted(llm.engine_dir.iterdir())
+    with pytest.raises(EngineError, match="lies inside the engine"):
+        llm.save(llm.engine_dir / "deep" / "copy")
+    assert sorted(llm.engine_dir.iterdir()) == before
+
+
 def test_token_ids_need_no_tokenizer(smollm2_int4, llm):
     ids = llm.tokenizer.encode("Hello")
     with LLM(smollm2_int4, skip_tokenizer_init=True, kv_cache_config=KvCacheConfig(max_tokens=2048)) as bare:

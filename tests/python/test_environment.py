@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from trtc import environment
+from trtc import ConfigError, environment
 
 ROOT = Path(__file__).parents[2]
 
@@ -45,3 +45,13 @@ def test_the_cache_lies_where_the_variables_say(monkeypatch, variables, expected
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     assert environment.cache_dir() == Path(expected)
+
+
+@pytest.mark.parametrize("name", ["TRTC_CACHE_DIR", "XDG_CACHE_HOME"])
+def test_a_home_directory_that_nobody_has_is_a_config_error(monkeypatch, name):
+    monkeypatch.delenv("TRTC_CACHE_DIR", raising=False)
+    monkeypatch.setenv(name, "~nobody-of-that-name/cache")
+    with pytest.raises(ConfigError, match="home directory is unknown; set TRTC_CACHE_DIR"):
+        environment.cache_dir()
+    with pytest.raises(ConfigError, match="home directory is unknown; give the full path"):
+        environment.user_path("~nobody-of-that-name/model")

@@ -10,6 +10,7 @@ from trtc.checkpoint.gguf_reader import open_gguf
 from trtc.checkpoint.hf_directory import open_hf_directory
 from trtc.checkpoint.hub import download, is_hub_id
 from trtc.checkpoint.tensor_handle import Progress, TensorHandle
+from trtc.environment import user_path
 from trtc.errors import CheckpointError
 
 __all__ = ["Checkpoint", "TensorHandle", "open_checkpoint"]
@@ -20,7 +21,7 @@ def open_checkpoint(model: str | Path, *, progress: Progress | None = None) -> C
 
     Raises CheckpointError in one sentence when it is none of these, is damaged, or cannot be downloaded.
     """
-    path = Path(model).expanduser()
+    path = user_path(model)
     if path.is_file():
         return open_gguf(path)
     if not path.exists() and is_hub_id(str(model)):

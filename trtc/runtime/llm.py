@@ -12,6 +12,7 @@ from typing import Any, Literal
 from trtc import _core
 from trtc.config import BuildConfig, KvCacheConfig, QuantConfig, SchedulerConfig
 from trtc.engine.reader import open_engine
+from trtc.environment import user_path
 from trtc.errors import EngineError, RequestError
 from trtc.runtime.chat import Message
 from trtc.runtime.dispatcher import Dispatcher
@@ -158,7 +159,9 @@ class LLM:
 
     def save(self, engine_dir: str | Path) -> None:
         """Copy the engine to ``engine_dir``, which must not exist or be empty. Raises EngineError."""
-        target = Path(engine_dir).expanduser()
+        target = user_path(engine_dir)
+        if self.engine_dir.resolve() in target.resolve().parents:
+            raise EngineError(f"{target} lies inside the engine; save to another directory")
         if target.exists() and (not target.is_dir() or any(target.iterdir())):
             raise EngineError(f"{target} exists; save to a new directory")
         try:

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from trtc import _core
 from trtc.config import BuildConfig, KvCacheConfig, Mapping, QuantConfig, SchedulerConfig, Settings
+from trtc.environment import user_path
 from trtc.errors import ConfigError, RequestError
 from trtc.runtime.model_cache import cached_engine, is_engine
 from trtc.runtime.sampling_params import SamplingParams
@@ -51,7 +52,7 @@ def engine_directory(
             f"{model} is a built engine, whose dtype, quantization and limits are fixed; leave out the build settings, "
             "or pass the checkpoint to build another"
         )
-    return Path(model).expanduser()
+    return user_path(model)
 
 
 def executor_config(kv_cache: KvCacheConfig, scheduler: SchedulerConfig, num_threads: int) -> _core.ExecutorConfig:

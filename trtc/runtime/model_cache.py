@@ -13,19 +13,20 @@ from pathlib import Path
 import trtc
 from trtc.config import BuildConfig
 from trtc.engine.manifest import MANIFEST_NAME, SCHEMA_VERSION
-from trtc.environment import cache_dir
-from trtc.errors import BuildError
+from trtc.engine.reader import open_engine
+from trtc.environment import cache_dir, user_path
+from trtc.errors import BuildError, EngineError
 
 Progress = Callable[[str, int, int], None]  # stage, done, total
 
 
 def is_engine(path: str | Path) -> bool:
     """Whether ``path`` is a directory that holds an engine's manifest."""
-    return (Path(path).expanduser() / MANIFEST_NAME).is_file()
+    return (user_path(path) / MANIFEST_NAME).is_file()
 
 
 def cached_engine(model: str | Path, config: BuildConfig, progress: Progress | None = None) -> Path:
-    """The engine of ``model`` under ``config``, built when the cache has none yet.
+    """The engine of ``model`` under ``config``, built when the cache has none yet or a damaged one.
 
     Processes that want the same engine wait for the first to build it. Raises what ``build_engine`` raises.
     """
@@ -35,14 +36,23 @@ def cached_engine(model: str | Path, config: BuildConfig, progress: Progress | N
     name = _engine_name(checkpoint.path, checkpoint.fingerprint, config)
     directory = cache_dir() / "engines"
     engine = directory / name
-    if is_engine(engine):
+    if _is_whole(engine):
         return engine
     with _locked(directory, name):
-        if not is_engine(engine):
+        if not _is_whole(engine):
             from trtc.build import build_engine
 
             build_engine(model, engine, config, progress=progress)
     return engine
+
+
+def _is_whole(engine: Path) -> bool:
+    """Whether ``engine`` is there and opens. The cache is ours, so a damaged one is built anew rather than reported."""
+    try:
+        open_engine(engine)
+    except EngineError:
+        return False
+    return True
 
 
 def _engine_name(model: Path, fingerprint: str, config: BuildConfig) -> str:

@@ -9,7 +9,8 @@ import pytest
 
 import trtc.build
 import trtc.checkpoint.reader
-from trtc import BuildConfig, BuildError
+from trtc import BuildConfig, BuildError, EngineError
+from trtc.runtime import model_cache
 from trtc.runtime.model_cache import cached_engine, is_engine
 
 
@@ -18,7 +19,7 @@ def fake_build(model, output, config, *, progress=None):
     with (Path(model) / "builds").open("a") as log:
         log.write("x")
     time.sleep(0.2)
-    Path(output).mkdir()
+    Path(output).mkdir(exist_ok=True)
     (Path(output) / "engine.json").write_text("{}")
 
 
@@ -26,11 +27,17 @@ def fake_checkpoint(model, progress=None):
     return SimpleNamespace(path=Path(model), fingerprint=(Path(model) / "weights").read_text())
 
 
+def fake_open(engine):
+    if not is_engine(engine) or (engine / "engine.json").read_text() != "{}":
+        raise EngineError("damaged")
+
+
 @pytest.fixture
 def model(tmp_path, monkeypatch):
     monkeypatch.setenv("TRTC_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setattr(trtc.build, "build_engine", fake_build)
     monkeypatch.setattr(trtc.checkpoint.reader, "open_checkpoint", fake_checkpoint)
+    monkeypatch.setattr(model_cache, "open_engine", fake_open)
     model = tmp_path / "My Model"
     model.mkdir()
     (model / "weights").write_text("1")
@@ -53,6 +60,14 @@ def test_other_settings_or_other_weights_are_another_engine(model):
     (model / "weights").write_text("2")
     engines.add(cached_engine(model, BuildConfig()))
     assert len(engines) == 3 and builds(model) == 3
+
+
+def test_a_damaged_engine_is_built_again(model):
+    engine = cached_engine(model, BuildConfig())
+    (engine / "engine.json").write_text("{")
+    assert cached_engine(model, BuildConfig()) == engine and builds(model) == 2
+    cached_engine(model, BuildConfig())
+    assert builds(model) == 2
 
 
 def test_two_processes_build_once(model):
