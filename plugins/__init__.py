@@ -1,0 +1,1 @@
+"""What TensorRT engines need beside TensorRT: the attention plugin and its kernels."""

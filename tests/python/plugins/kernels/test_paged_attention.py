@@ -1,0 +1,47 @@
+"""The attention kernels in Triton's interpreter against the graph's reference."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from plugins.kernels.shape import AttentionShape
+from tests.python.plugins.kernels.attention_steps import random_step, reference
+from tests.python.plugins.kernels.conftest import Run
+
+# (query rows, context): decode rows, whole prompts, chunks in the middle, a sequence without rows, contexts of two splits.
+MIXED = [(1, 1), (5, 5), (1, 40), (7, 23), (0, 9), (19, 70), (1, 527), (3, 514)]
+
+
+def shape(head_dim: int, kv_heads: int, group: int, block_size: int, **others: object) -> AttentionShape:
+    return AttentionShape(
+        num_heads=kv_heads * group,
+        num_kv_heads=kv_heads,
+        head_dim=head_dim,
+        block_size=block_size,
+        scale=head_dim**-0.5,
+        **others,
+    )
+
+
+SHAPES = [
+    shape(64, 2, 2, 16, rotary_dim=64),
+    shape(80, 1, 3, 32, rotary_dim=32, compute_dtype="bfloat16"),
+    shape(96, 3, 1, 64, rotary_dim=96, window=37),
+    shape(128, 1, 4, 128, rotary_dim=128, softcap=2.0, compute_dtype="bfloat16"),
+    shape(256, 1, 8, 16, rotary_dim=256, window=60, softcap=20.0),
+    shape(128, 1, 5, 32, window=1),
+    shape(64, 1, 7, 64, rotary_dim=64, window=513, compute_dtype="bfloat16"),
+    shape(64, 1, 6, 128, rotary_dim=16, cache_dtype="float8_e4m3"),
+]
+
+
+@pytest.mark.parametrize("splits", [1, 2])
+@pytest.mark.parametrize("shape", SHAPES, ids=lambda s: f"d{s.head_dim}g{s.group}b{s.block_size}")
+def test_a_mixed_step_matches_the_reference(run: Run, shape: AttentionShape, splits: int) -> None:
+    step = random_step(shape, MIXED)
+    expected, bound, expected_cache = reference(step)
+    output, kv_cache = run(step, splits)
+    np.testing.assert_array_equal(kv_cache.view("u1"), expected_cache.view("u1"))
+    error = np.abs(output.astype(np.float32) - expected)
+    assert np.all(error <= bound), f"{np.max(error / bound)} times the bound"
