@@ -51,7 +51,7 @@ def kernel_specs(shape: AttentionShape) -> tuple[KernelSpec, ...]:
     heads = {"NUM_HEADS": shape.num_heads, "HEAD_DIM": shape.head_dim, "HEAD_PAD": head_pad}
     cache = {"NUM_KV_HEADS": shape.num_kv_heads, "BLOCK_SIZE": shape.block_size}
     context = {"WINDOW": shape.window, "SPLIT": SPLIT}
-    per_program = min(next_power_of_two(shape.num_kv_heads), 1024 // head_pad)
+    per_program = min(next_power_of_two(shape.num_heads), 1024 // head_pad)
     write = {
         **heads,
         **cache,

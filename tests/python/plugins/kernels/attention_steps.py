@@ -123,3 +123,7 @@ def error_bound(step: Step, query: np.ndarray, kv_cache: np.ndarray, magnitude: 
     smallest = SMALLEST[s.compute_dtype]
     largest_value = np.nan_to_num(kv_cache[:, 1].astype(np.float32)).max()
     return (2 * rounding * (1 + rounding) + relative) * magnitude + smallest * (1 + context * largest_value)
+
+
+def same_bits(a: np.ndarray, b: np.ndarray) -> bool:
+    return np.array_equal(np.ascontiguousarray(a).view(np.uint8), np.ascontiguousarray(b).view(np.uint8))
