@@ -48,7 +48,7 @@ source_hash() {
 
 # What an installation is made from. An editable one takes Python files where they are.
 compiled=(CMakeLists.txt pyproject.toml cpp)
-everything=("${compiled[@]}" README.md trtc model_recipes)
+everything=("${compiled[@]}" README.md trtc model_recipes plugins)
 
 # install_trtc plain|test: builds and installs this tree unless that is done already. test is editable and adds the tools
 # and the extension modules that only tests use, so it also serves where plain is enough.

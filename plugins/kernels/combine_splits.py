@@ -24,8 +24,8 @@ def combine_splits(
 ):
     """Grid (tokens, ceil(NUM_HEADS / HEADS_PER_PROGRAM)), after a paged_attention of more than one split.
 
-    partial_output float32 [splits, tokens, NUM_HEADS, HEAD_DIM]; partial_state float32 [splits, tokens, NUM_HEADS, 2] (sum,
-    max); query_start int32 [seqs + 1]; context_lens int32 [seqs]; output T [tokens, NUM_HEADS * HEAD_DIM].
+    partial_output float32 [splits, tokens, NUM_HEADS, HEAD_DIM]; partial_state float32 [splits, tokens, NUM_HEADS, 2]
+    (sum, max); query_start int32 [seqs + 1]; context_lens int32 [seqs]; output T [tokens, NUM_HEADS * HEAD_DIM].
     """
     token = tl.program_id(0)
     if token >= tl.load(query_start + seqs):

@@ -34,8 +34,8 @@ def grid(role: str, constants: dict[str, Any], tokens: int, seqs: int, splits: i
 def launch_step(shape: AttentionShape, tensors: dict[str, Any], splits: int) -> None:
     """Write the step's keys and values into ``kv_cache`` and its attention into ``output``.
 
-    ``tensors``: an entry per pointer parameter of the kernels (specs.POINTERS), scratch included; cos, sin and rotated_query
-    may lack when nothing is rotated, partial_output and partial_state when ``splits`` is 1.
+    ``tensors``: an entry per pointer parameter of the kernels (specs.POINTERS), scratch included; cos, sin and
+    rotated_query may lack when nothing is rotated, partial_output and partial_state when ``splits`` is 1.
     """
     tokens, (seqs, max_blocks) = tensors["query"].shape[0], tensors["block_table"].shape
     arguments = {**tensors, "tokens": tokens, "seqs": seqs, "max_blocks": max_blocks}

@@ -1,5 +1,6 @@
-"""Attention of packed rows over the paged cache: FlashAttention's online softmax (arXiv 2205.14135), split context as in
-Flash-Decoding. Query heads that share a KV head lie in one tile, so keys and values are read once for all of them."""
+"""Attention of packed rows over the paged cache: FlashAttention's online softmax (arXiv 2205.14135), split context as
+in Flash-Decoding. Query heads that share a KV head lie in one tile, so keys and values are read once for all of
+them."""
 
 import triton
 import triton.language as tl
@@ -48,14 +49,15 @@ def paged_attention(
 ):
     """Grid (tokens // BLOCK_TOKENS + seqs, NUM_KV_HEADS * VALUE_PARTS, splits), after rotary_kv_write.
 
-    splits 1: a program walks its rows' whole context and writes ``output``. splits > 1, at least max_blocks * BLOCK_SIZE /
-    SPLIT: a program walks one split and writes ``partial_output`` and ``partial_state``, for combine_splits.
-    Tokens from query_start[seqs] on are padding and not written.
+    splits 1: a program walks its rows' whole context and writes ``output``. splits > 1, at least max_blocks *
+    BLOCK_SIZE / SPLIT: a program walks one split and writes ``partial_output`` and ``partial_state``, for
+    combine_splits. Tokens from query_start[seqs] on are padding and not written.
 
-    rotated_query, output T [tokens, NUM_HEADS * HEAD_DIM]; kv_cache C [blocks, 2, NUM_KV_HEADS, BLOCK_SIZE, HEAD_DIM];
-    query_start int32 [seqs + 1]; context_lens int32 [seqs]; block_table int32 [seqs, max_blocks];
-    partial_output float32 [splits, tokens, NUM_HEADS, HEAD_DIM]; partial_state float32 [splits, tokens, NUM_HEADS, 2] (sum,
-    max). Each of VALUE_PARTS programs makes that part of the output's channels: wide heads need too many registers at once.
+    rotated_query, output T [tokens, NUM_HEADS * HEAD_DIM]; kv_cache C [blocks, 2, NUM_KV_HEADS, BLOCK_SIZE,
+    HEAD_DIM]; query_start int32 [seqs + 1]; context_lens int32 [seqs]; block_table int32 [seqs, max_blocks];
+    partial_output float32 [splits, tokens, NUM_HEADS, HEAD_DIM]; partial_state float32 [splits, tokens, NUM_HEADS, 2]
+    (sum, max). Each of VALUE_PARTS programs makes that part of the output's channels: wide heads need too many
+    registers at once.
     """
     tile = tl.program_id(0)
     kv_head = tl.program_id(1) // VALUE_PARTS
@@ -79,7 +81,9 @@ def paged_attention(
     token = (seq_begin + tile_row + m // GROUP).to(tl.int64)
     head = token * NUM_HEADS + kv_head * GROUP + m % GROUP  # index into [tokens, NUM_HEADS]
     in_head = channel < HEAD_DIM
-    q = tl.load((rotated_query + head * HEAD_DIM)[:, None] + channel[None, :], mask=valid[:, None] & in_head[None, :], other=0.0)
+    q = tl.load(
+        (rotated_query + head * HEAD_DIM)[:, None] + channel[None, :], mask=valid[:, None] & in_head[None, :], other=0.0
+    )
 
     context_end = tile_position + tile_rows
     context_begin = 0

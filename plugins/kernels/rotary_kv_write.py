@@ -9,7 +9,9 @@ FP8_MAX = tl.constexpr(448.0)  # float8_e4m3: beyond it, only NaN
 
 
 @triton.jit
-def load_rotated(rows, valid, position_id, cos, sin, HEAD_DIM: tl.constexpr, HEAD_PAD: tl.constexpr, ROTARY_DIM: tl.constexpr):
+def load_rotated(
+    rows, valid, position_id, cos, sin, HEAD_DIM: tl.constexpr, HEAD_PAD: tl.constexpr, ROTARY_DIM: tl.constexpr
+):
     """Heads of one token with rotary embedding (half-split pairs), rounded to their type.
 
     rows: pointers [heads] to HEAD_DIM channels; valid: bool [heads]; cos, sin float32 [positions, ROTARY_DIM / 2].
@@ -66,11 +68,11 @@ def rotary_kv_write(
 ):
     """Grid (tokens, QUERY_PROGRAMS + ceil(NUM_KV_HEADS / HEADS_PER_PROGRAM)).
 
-    QUERY_PROGRAMS is ceil(NUM_HEADS / HEADS_PER_PROGRAM), or 0 when ROTARY_DIM is 0: then query serves as rotated_query,
-    and cos and sin are not read. Tokens from query_start[seqs] on are padding and not written.
+    QUERY_PROGRAMS is ceil(NUM_HEADS / HEADS_PER_PROGRAM), or 0 when ROTARY_DIM is 0: then query serves as
+    rotated_query, and cos and sin are not read. Tokens from query_start[seqs] on are padding and not written.
 
-    query, rotated_query T [tokens, NUM_HEADS * HEAD_DIM]; key, value T [tokens, NUM_KV_HEADS * HEAD_DIM];
-    kv_cache C [blocks, 2, NUM_KV_HEADS, BLOCK_SIZE, HEAD_DIM]; position_ids int32 [tokens]; query_start int32 [seqs + 1];
+    query, rotated_query T [tokens, NUM_HEADS * HEAD_DIM]; key, value T [tokens, NUM_KV_HEADS * HEAD_DIM]; kv_cache C
+    [blocks, 2, NUM_KV_HEADS, BLOCK_SIZE, HEAD_DIM]; position_ids int32 [tokens]; query_start int32 [seqs + 1];
     context_lens int32 [seqs]; block_table int32 [seqs, max_blocks]; cos, sin float32 [positions, ROTARY_DIM / 2].
     """
     token = tl.program_id(0)

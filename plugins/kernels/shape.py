@@ -8,8 +8,7 @@ HEAD_DIMS = (64, 80, 96, 128, 256)
 BLOCK_SIZES = (16, 32, 64, 128)
 MAX_GROUP = 8  # query heads that share one KV head
 
-SPLIT = 512
-"""Positions of the context that one program of a split launch walks. Part of the result's bits: fixed, never tuned per launch."""
+SPLIT = 512  # positions of a split of the context: fixed, for results depend on it in their last bits
 
 
 @dataclass(frozen=True)
@@ -27,15 +26,10 @@ class AttentionShape:
     compute_dtype: str = "float16"  # or bfloat16
     cache_dtype: str = "auto"  # auto: the compute dtype; or float8_e4m3
 
-    @property
-    def group(self) -> int:
-        """Query heads for each KV head."""
-        return self.num_heads // self.num_kv_heads
 
-    @property
-    def stored_dtype(self) -> str:
-        """The cache's element type by name."""
-        return self.compute_dtype if self.cache_dtype == "auto" else self.cache_dtype
+def stored_dtype(shape: AttentionShape) -> str:
+    """The cache's element type by name."""
+    return shape.compute_dtype if shape.cache_dtype == "auto" else shape.cache_dtype
 
 
 @dataclass(frozen=True)
@@ -51,12 +45,13 @@ class Tiles:
 
 
 def tiles_for(shape: AttentionShape) -> Tiles:
-    """The same on every SM: what fits 255 registers without spilling and 99 KB of shared memory."""
+    """The same on every SM: what fits into 99 KB of shared memory and, but for some of the state between splits, into
+    255 registers (docs/kernel_resources.json)."""
     wide = shape.head_dim > 128
     return Tiles(
         block_m=64,
         block_n=32 if wide else 64,
-        block_tokens=64 // shape.group,
+        block_tokens=64 // (shape.num_heads // shape.num_kv_heads),
         value_parts=2 if wide else 1,
         num_warps=4,
         num_stages=2,

@@ -6,11 +6,12 @@ import importlib
 from dataclasses import dataclass
 from typing import Any
 
-from plugins.kernels.shape import SPLIT, AttentionShape, next_power_of_two, tiles_for
+from plugins.kernels.shape import SPLIT, AttentionShape, next_power_of_two, stored_dtype, tiles_for
 
 TRITON_TYPES = {"float16": "fp16", "bfloat16": "bf16", "float8_e4m3": "fp8e4nv", "float32": "fp32", "int32": "i32"}
 
-# Element types of the pointer parameters; compute and cache stand for the shape's own. Every other parameter is an int32.
+# Element types of the pointer parameters; compute and cache stand for the shape's own. Every other parameter is an
+# int32.
 POINTERS = {
     "query": "compute",
     "rotated_query": "compute",
@@ -82,5 +83,5 @@ def parameter_type(name: str, shape: AttentionShape) -> str:
     """The type of a parameter that is no constant, as Triton's signatures write it."""
     if name in SCALARS:
         return "i32"
-    element = {"compute": shape.compute_dtype, "cache": shape.stored_dtype}.get(POINTERS[name], POINTERS[name])
+    element = {"compute": shape.compute_dtype, "cache": stored_dtype(shape)}.get(POINTERS[name], POINTERS[name])
     return "*" + TRITON_TYPES[element]

@@ -17,6 +17,8 @@ from trtc.config import BuildConfig, QuantAlgo, QuantConfig
 
 ROOT = Path(__file__).resolve().parents[2]
 
+PACKAGES = ("trtc", "model_recipes", "plugins")
+
 # Lowest first. A module belongs to the longest prefix and may import its own layer and those before it.
 PYTHON_LAYERS = (
     "trtc._core",
@@ -30,6 +32,7 @@ PYTHON_LAYERS = (
     "trtc.quantize",
     "trtc.passes",
     "trtc.engine",
+    "plugins",
     "trtc.targets",
     "trtc.build",
     "trtc.runtime",
@@ -51,9 +54,7 @@ def module_name(path: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-MODULES = {
-    module_name(path): path for package in ("trtc", "model_recipes") for path in sorted((ROOT / package).rglob("*.py"))
-}
+MODULES = {module_name(path): path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))}
 
 
 def layer_of(module: str) -> int:
@@ -80,7 +81,7 @@ def imports_of(tree: ast.AST, module: str) -> Iterator[tuple[int, str]]:
 
 
 def ours(name: str) -> bool:
-    return name.split(".")[0] in ("trtc", "model_recipes")
+    return name.split(".")[0] in PACKAGES
 
 
 @pytest.mark.parametrize("module", MODULES)

@@ -1,4 +1,5 @@
-"""Random ragged steps of one attention layer with unrotated rows, and the graph's reference of them with an error bound."""
+"""Random ragged steps of one attention layer with unrotated rows, and the graph's reference of them with an error
+bound."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ from dataclasses import dataclass, replace
 import ml_dtypes
 import numpy as np
 
-from plugins.kernels.shape import SPLIT, AttentionShape
+from plugins.kernels.shape import SPLIT, AttentionShape, stored_dtype
 from trtc.graph.ops import DOMAIN
 from trtc.graph.reference import KERNELS
 
@@ -47,7 +48,7 @@ class Step:
 def random_step(shape: AttentionShape, lengths: list[tuple[int, int]], seed: int = 0) -> Step:
     """A step over sequences of (query rows, context length); blocks are dealt out in random order."""
     rng = np.random.default_rng(seed)
-    compute, cache = NUMPY_TYPES[shape.compute_dtype], NUMPY_TYPES[shape.stored_dtype]
+    compute, cache = NUMPY_TYPES[shape.compute_dtype], NUMPY_TYPES[stored_dtype(shape)]
     needed = [-(-context // shape.block_size) for _, context in lengths]
     blocks = sum(needed) + 3
     pool = rng.normal(0, 1, (blocks, 2, shape.num_kv_heads, shape.block_size, shape.head_dim)).astype(cache)
@@ -117,7 +118,8 @@ def error_bound(step: Step, query: np.ndarray, kv_cache: np.ndarray, magnitude: 
     keys = np.nan_to_num(kv_cache[:, 0].astype(np.float32))
     largest = longest_query * np.linalg.norm(keys, axis=-1).max() * s.scale  # bounds every score and its terms' sum
     score_error = EPS32 * (s.head_dim + 8) * largest + 16 * EPS32 * s.softcap
-    # float32: scores in a weight and in the maximum, exponentials, the sums of weights and of values, rescaling by tile.
+    # float32: scores in a weight and in the maximum, exponentials, the sums of weights and of values, rescaling by
+    # tile.
     relative = 2 * (4 * score_error + EPS32 * (4 * largest + 16 + 4 * context))
     rounding = ROUNDOFF[s.compute_dtype]  # of each weight, and of the result
     smallest = SMALLEST[s.compute_dtype]

@@ -1,4 +1,5 @@
-"""Runs the kernels in Triton's interpreter, in a process of its own: the interpreter must be chosen before triton is imported."""
+"""Runs the kernels in Triton's interpreter, in a process of its own: the interpreter must be chosen before triton is
+imported."""
 
 from __future__ import annotations
 
@@ -34,8 +35,8 @@ def interpreter() -> Iterator[ProcessPoolExecutor]:
 
 
 def start() -> None:
-    """Make the interpreter round as the hardware does: its own casts cut bfloat16 off and mangle small float8 numbers, and
-    its tl.dot takes the bits of a bfloat16 for an integer."""
+    """Make the interpreter round as the hardware does: its own casts cut bfloat16 off and mangle small float8
+    numbers, and its tl.dot takes the bits of a bfloat16 for an integer."""
     import triton
     import triton.language as tl
     from triton.runtime import interpreter

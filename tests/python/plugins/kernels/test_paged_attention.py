@@ -9,7 +9,8 @@ from plugins.kernels.shape import AttentionShape
 from tests.python.plugins.kernels.attention_steps import Step, random_step, reference, same_bits
 from tests.python.plugins.kernels.conftest import Run
 
-# (query rows, context): decode rows, whole prompts, chunks in the middle, a sequence without rows, contexts of two splits.
+# (query rows, context): decode rows, whole prompts, chunks in the middle, a sequence without rows, contexts of two
+# splits.
 MIXED = [(1, 1), (5, 5), (0, 9), (11, 70), (1, 527), (3, 514)]
 
 
@@ -36,7 +37,7 @@ SHAPES = [
 ]
 
 
-@pytest.mark.parametrize("shape", SHAPES, ids=lambda s: f"d{s.head_dim}g{s.group}b{s.block_size}")
+@pytest.mark.parametrize("shape", SHAPES, ids=lambda s: f"d{s.head_dim}g{s.num_heads // s.num_kv_heads}b{s.block_size}")
 def test_a_mixed_step_matches_the_reference_and_splits_change_no_bit(run: Run, shape: AttentionShape) -> None:
     step = random_step(shape, MIXED)
     assert step.splits == 2
