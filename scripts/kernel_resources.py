@@ -2,7 +2,9 @@
 
     python scripts/kernel_resources.py
 
-Needs triton and no GPU; takes some minutes. A test compiles some of the rows again and compares.
+Needs triton and no GPU; takes some minutes. A test compiles some of the rows again and compares. What does not fit
+into registers may lie on the stack between the splits of a context; loop_spills counts the instructions that would move
+it in the loop over the tiles of a split, where the time goes.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ from __future__ import annotations
 import json
 import re
 import subprocess
+import tempfile
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -39,12 +42,33 @@ def measure(sm: int, head_dim: int, variant: str) -> dict[str, Any]:
         kernel.role: {
             "registers": kernel.registers,
             "spill_bytes": kernel.spill_bytes,
+            "loop_spills": loop_spills(kernel.cubin),
             "shared_bytes": kernel.shared_bytes,
             "cubin_bytes": len(kernel.cubin),
         }
         for kernel in compile_bundle(shape_of(head_dim, variant), sm).kernels
     }
     return {"sm": sm, "head_dim": head_dim, "variant": variant, "kernels": kernels}
+
+
+def loop_spills(cubin: bytes) -> int:
+    """Loads and stores of the stack inside the innermost loops that compute exponentials."""
+    from triton import knobs
+
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+        file.write(cubin)
+        file.flush()
+        command = [knobs.nvidia.nvdisasm.path, "-c", file.name]
+        lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+    labels, loops = {}, []
+    for number, line in enumerate(lines):
+        if label := re.match(r"\s*(\.L_x_\d+):", line):
+            labels[label[1]] = number
+        elif (branch := re.search(r"\bBRA\b.*`\((\.L_x_\d+)\)", line)) and branch[1] in labels:
+            loops.append((labels[branch[1]], number))
+    innermost = [a for a in loops if not any(a != b and a[0] <= b[0] and b[1] <= a[1] for b in loops)]
+    bodies = ["\n".join(lines[begin:end]) for begin, end in innermost]
+    return sum(len(re.findall(r"\b(?:STL|LDL)\b", body)) for body in bodies if "MUFU.EX2" in body)
 
 
 def assembler_version() -> str:

@@ -10,14 +10,33 @@ from typing import Any
 from plugins.kernels.shape import SPLIT, AttentionShape
 from plugins.kernels.specs import kernel_specs
 
+ALIGNMENT = 256  # of the parts of the workspace
 
-def split_count(shape: AttentionShape, tokens: int, max_blocks: int, workspace_rows: int) -> int:
-    """Programs that share a context: all its splits where their parts fit the workspace, else 1. Changes no bit.
 
-    ``workspace_rows``: rows [num_heads, head_dim] that partial_output has room for.
+def context_splits(shape: AttentionShape, max_blocks: int) -> int:
+    """Splits of the longest context that a block table of ``max_blocks`` columns can hold."""
+    return -(-max_blocks * shape.block_size // SPLIT)
+
+
+def workspace_rows(shape: AttentionShape, max_tokens: int, max_blocks: int) -> int:
+    """Rows [num_heads, head_dim] of partial_output that an engine keeps room for: a single row can always be split."""
+    return max(max_tokens, context_splits(shape, max_blocks))
+
+
+def workspace_bytes(shape: AttentionShape, max_tokens: int, max_blocks: int) -> int:
+    """rotated_query, partial_output and partial_state one after the other, each aligned; for the largest step."""
+    rows = workspace_rows(shape, max_tokens, max_blocks) * shape.num_heads
+    rotated = max_tokens * shape.num_heads * shape.head_dim * 2 if shape.rotary_dim else 0
+    return sum(-(-size // ALIGNMENT) * ALIGNMENT for size in (rotated, rows * shape.head_dim * 4, rows * 2 * 4))
+
+
+def split_count(shape: AttentionShape, tokens: int, max_blocks: int, rows: int) -> int:
+    """Programs that share a context: one for each split where their parts fit into ``rows`` of partial_output, else 1.
+
+    Changes no bit of the result.
     """
-    splits = -(-max_blocks * shape.block_size // SPLIT)
-    return splits if splits * tokens <= workspace_rows else 1
+    splits = context_splits(shape, max_blocks)
+    return splits if splits * tokens <= rows else 1
 
 
 def grid(role: str, constants: dict[str, Any], tokens: int, seqs: int, splits: int) -> tuple[int, int, int]:

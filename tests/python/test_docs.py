@@ -30,7 +30,7 @@ def test_readme_lists_exactly_the_quantizations():
 def test_every_file_a_document_names_exists(document):
     tracked = [
         path.relative_to(ROOT).as_posix()
-        for folder in ("trtc", "model_recipes", "cpp", "tests", "scripts", "docs")
+        for folder in ("trtc", "model_recipes", "plugins", "cpp", "tests", "scripts", "docs")
         for path in (ROOT / folder).rglob("*")
     ]
     tracked += [path.name for path in ROOT.iterdir()]
