@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import resource
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -20,6 +18,7 @@ from trtc.checkpoint.weight_map import WeightMap
 from trtc.config import BuildConfig
 from trtc.engine.writer import write_engine
 from trtc.errors import ConfigError
+from trtc.memory import peak_rss_bytes
 from trtc.passes.base import PassReport
 from trtc.passes.dump import save_graph
 from trtc.passes.pipeline import PHASE_NAMES, run_pipeline
@@ -35,12 +34,13 @@ class BuildReport:
     """What a build made and took. Sizes in bytes."""
 
     path: Path
+    target: str
     seconds: dict[str, float]  # per stage, in order
     engine_bytes: int  # every file of the directory
     weight_bytes: int
     arena_bytes: int
     kv_bytes_per_token: int
-    peak_rss_bytes: int  # of this process so far
+    peak_rss_bytes: int  # of this process so far, and of the one that built a TensorRT plan
     passes: tuple[PassReport, ...]
 
 
@@ -61,6 +61,8 @@ def build_engine(
     """
     dumps = dict(dump_graph or {})
     _check_settings(config, dumps)
+    target = get_target(config.target)
+    target.check(config)
     stages = _Stages(progress or _ignore)
     with write_engine(output) as draft:
         with stages.run("read checkpoint"):
@@ -73,14 +75,13 @@ def build_engine(
             graph = model_recipes.build_graph(model_config, weights, config.tokens_per_block, config.max_seq_len)
         with stages.run("run passes"):
             reports = run_pipeline(graph, config, lambda phase, model: _dump(dumps, phase, model))
-        with stages.run("pack weights"):
-            target = get_target(config.target)
+        with stages.run(target.stage):
 
-            def packed(_: str, done: int, total: int) -> None:
+            def lowered(stage: str, done: int, total: int) -> None:
                 checkpoint.release_pages()
-                stages.progress("pack weights", done, total)
+                stages.progress(stage, done, total)
 
-            artifact = target.lower(graph, model_config, config, draft.rank_path(), packed)
+            artifact = target.lower(graph, model_config, config, draft.rank_path(), lowered)
         with stages.run("write engine"):
             manifest = draft.seal(
                 artifact=artifact,
@@ -92,12 +93,13 @@ def build_engine(
     path = Path(output)
     return BuildReport(
         path=path,
+        target=config.target,
         seconds=stages.seconds,
         engine_bytes=sum(file.stat().st_size for file in path.iterdir()),
         weight_bytes=manifest.memory.weight_bytes,
         arena_bytes=manifest.memory.arena_bytes,
         kv_bytes_per_token=manifest.memory.kv_bytes_per_token,
-        peak_rss_bytes=_peak_rss_bytes(),
+        peak_rss_bytes=peak_rss_bytes() + artifact.child_peak_rss_bytes,
         passes=tuple(reports),
     )
 
@@ -148,8 +150,3 @@ class _Stages:
 
 def _ignore(stage: str, done: int, total: int) -> None:
     pass
-
-
-def _peak_rss_bytes() -> int:
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else peak * 1024

@@ -5,7 +5,16 @@ from __future__ import annotations
 from enum import Enum
 from typing import Any, ClassVar, Literal
 
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    AliasChoices,
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
 from trtc.errors import ConfigError, TrtcError
 
@@ -42,6 +51,7 @@ class QuantAlgo(str, Enum):
 
     On the CPU target: ``W8A16``/``W4A16`` dequantize weights to float32 and multiply float32 activations;
     ``W8A8``/``W4A8`` quantize activations to int8 per token and group and multiply in exact int32 inside a group.
+    On the TensorRT targets: ``W8A16``/``W4A16`` dequantize weights to the engine's dtype.
     """
 
     NONE = "none"
@@ -65,14 +75,30 @@ class QuantAlgo(str, Enum):
         return self.value.endswith("a8")
 
 
-class QuantConfig(Settings):
-    """Weight quantization by groups of ``group_size`` input channels: float16 scales, and for int4 float16 zero points.
+PER_CHANNEL = 0  # group_size: one scale for all input channels of an output channel
 
-    The embedding and logits matrix keeps 8 bits under every 4-bit algorithm.
+
+class QuantConfig(Settings):
+    """Weight quantization by groups of ``group_size`` input channels, ``PER_CHANNEL`` for whole rows.
+
+    int8 is symmetric. int4 has a zero point per group with ``has_zero_point``, which need not be an integer, and is
+    symmetric without. ``quantize_vocabulary``: the embedding and logits matrix is int8, also under 4-bit algorithms;
+    else it is not quantized. What a BuildConfig is not told is filled in for its target.
     """
 
     quant_algo: QuantAlgo = QuantAlgo.NONE
-    group_size: Literal[32, 64, 128] = 32
+    group_size: Literal[0, 32, 64, 128] = 32
+    has_zero_point: bool = True
+    quantize_vocabulary: bool = True
+
+    def for_target(self, target: str) -> QuantConfig:
+        """The same with the target's own defaults for the fields that were not given."""
+        if target == "cpu":
+            return self
+        group_size = 64 if self.quant_algo.weight_bits == 4 else PER_CHANNEL
+        defaults = {"group_size": group_size, "has_zero_point": False, "quantize_vocabulary": False}
+        given = {name: getattr(self, name) for name in self.model_fields_set}
+        return QuantConfig(**{**defaults, **given})
 
 
 class Mapping(Settings):
@@ -81,18 +107,28 @@ class Mapping(Settings):
     tp_size: int = Field(1, ge=1)
 
 
+TargetName = Literal["cpu", "tensorrt-rtx", "tensorrt"]
+Dtype = Literal["float32", "float16", "bfloat16"]
+
+
 class BuildConfig(Settings):
     """What ``trtc build`` fixes in an engine. Counts are tokens or sequences."""
 
-    target: Literal["cpu"] = "cpu"
-    dtype: Literal["float32", "bfloat16"] = "bfloat16"
-    kv_cache_dtype: Literal["auto", "float32", "bfloat16"] = "auto"
+    target: TargetName = "cpu"
+    sm: int | None = Field(None, ge=10, le=999)  # GPU architecture of a TensorRT engine: 89 is compute capability 8.9
+    dtype: Dtype = "bfloat16"
+    kv_cache_dtype: Literal["auto", "float32", "float16", "bfloat16"] = "auto"
     quant: QuantConfig = QuantConfig()
     mapping: Mapping = Mapping()
     max_batch_size: int = Field(16, ge=1, le=4096)
     max_num_tokens: int = Field(512, ge=1, le=131072)
     max_seq_len: int | None = Field(None, ge=1, lt=2**31)  # None: the model's max_position_embeddings, at most 8192
     tokens_per_block: Literal[16, 32, 64, 128] = 32
+
+    @field_validator("quant")
+    @classmethod
+    def _defaults_of_target(cls, quant: QuantConfig, info: ValidationInfo) -> QuantConfig:
+        return quant.for_target(info.data.get("target", "cpu"))
 
     @model_validator(mode="after")
     def _batch_fits_step(self) -> BuildConfig:
@@ -104,7 +140,7 @@ class BuildConfig(Settings):
         return self
 
     @property
-    def resolved_kv_dtype(self) -> Literal["float32", "bfloat16"]:
+    def resolved_kv_dtype(self) -> Dtype:
         return self.dtype if self.kv_cache_dtype == "auto" else self.kv_cache_dtype
 
 

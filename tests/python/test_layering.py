@@ -24,6 +24,7 @@ PYTHON_LAYERS = (
     "trtc._core",
     "trtc.errors",
     "trtc.environment",
+    "trtc.memory",
     "trtc.config",
     "trtc.checkpoint",
     "trtc.graph",
@@ -45,7 +46,17 @@ CPP_LAYERS = ("common", "engine", "kernels", "kv_cache", "batch", "sampling", "b
 
 CPP_INTERFACES = ("backend/model_backend.h",)  # what policy code knows of a model; they include nothing of ours
 
-NOT_FOR_SERVING = ("torch", "transformers", "onnx", "onnx_ir", "gguf", "safetensors")
+NOT_FOR_SERVING = (
+    "torch",
+    "transformers",
+    "onnx",
+    "onnx_ir",
+    "gguf",
+    "safetensors",
+    "tensorrt",
+    "tensorrt_rtx",
+    "triton",
+)
 SERVING_MODULES = ("trtc", "trtc.config", "trtc.engine.reader", "trtc.engine.manifest", "trtc.engine.format")
 
 
@@ -104,7 +115,7 @@ def test_every_layer_of_the_list_that_exists_is_told_apart():
 def test_a_recipe_and_a_pass_know_no_target():
     for module, path in MODULES.items():
         if layer_of(module) < layer_of("trtc.targets"):
-            assert not re.search(r"\bget_target\b|CpuTarget", path.read_text(encoding="utf-8")), module
+            assert not re.search(r"\bget_target\b|CpuTarget|TensorRtTarget", path.read_text(encoding="utf-8")), module
 
 
 def test_recipes_and_passes_are_small_rooms():

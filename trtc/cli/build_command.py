@@ -27,21 +27,38 @@ def build(
         str, typer.Argument(metavar="MODEL", help="Hugging Face directory, .gguf file or hub id.", show_default=False)
     ],
     output: Annotated[Path, typer.Option("--output", "-o", help="Engine directory to make.", rich_help_panel=_MODEL)],
-    target: Annotated[Literal["cpu"], typer.Option(help="What runs the engine.", rich_help_panel=_MODEL)] = "cpu",
+    target: Annotated[
+        Literal["cpu", "tensorrt-rtx", "tensorrt"], typer.Option(help="What runs the engine.", rich_help_panel=_MODEL)
+    ] = "cpu",
+    sm: Annotated[
+        int | None,
+        typer.Option(
+            help="With a TensorRT target: the GPU's architecture, 89 for compute capability 8.9.",
+            rich_help_panel=_MODEL,
+            show_default=False,
+        ),
+    ] = None,
     tp_size: Annotated[int, typer.Option(min=1, help="Ranks that share the model.", rich_help_panel=_MODEL)] = 1,
     dtype: Annotated[
-        Literal["float32", "bfloat16"], typer.Option(help="Unquantized weights.", rich_help_panel=_PRECISION)
+        Literal["float32", "float16", "bfloat16"],
+        typer.Option(help="Unquantized weights; on TensorRT also activations.", rich_help_panel=_PRECISION),
     ] = "bfloat16",
     kv_cache_dtype: Annotated[
-        Literal["auto", "float32", "bfloat16"], typer.Option(help="auto: as --dtype.", rich_help_panel=_PRECISION)
+        Literal["auto", "float32", "float16", "bfloat16"],
+        typer.Option(help="auto: as --dtype.", rich_help_panel=_PRECISION),
     ] = "auto",
     quant: Annotated[
         Literal["none", "w8a16", "w8a8", "w4a16", "w4a8"],
         typer.Option(help="Bits of weights (w) and activations (a).", rich_help_panel=_PRECISION),
     ] = "none",
     group_size: Annotated[
-        Literal["32", "64", "128"], typer.Option(help="Input channels that share a scale.", rich_help_panel=_PRECISION)
-    ] = "32",
+        Literal["32", "64", "128"] | None,
+        typer.Option(
+            help="Input channels that share a scale; default 32, on TensorRT 64 for int4 and all for int8.",
+            rich_help_panel=_PRECISION,
+            show_default=False,
+        ),
+    ] = None,
     max_batch_size: Annotated[int, typer.Option(min=1, help="Sequences in one step.", rich_help_panel=_LIMITS)] = 16,
     max_num_tokens: Annotated[int, typer.Option(min=1, help="Tokens in one step.", rich_help_panel=_LIMITS)] = 512,
     max_seq_len: Annotated[
@@ -84,10 +101,11 @@ def build(
     config = BuildConfig(  # plain values: pydantic checks them
         **{
             "target": target,
+            "sm": sm,
             "mapping": {"tp_size": tp_size},
             "dtype": dtype,
             "kv_cache_dtype": kv_cache_dtype,
-            "quant": {"quant_algo": quant, "group_size": int(group_size)},
+            "quant": {"quant_algo": quant, **({"group_size": int(group_size)} if group_size else {})},
             "max_batch_size": max_batch_size,
             "max_num_tokens": max_num_tokens,
             "max_seq_len": max_seq_len,
@@ -118,14 +136,19 @@ def _print_report(report: BuildReport) -> None:
     rows = [
         ("engine", str(report.path)),
         ("size", f"{human_bytes(report.engine_bytes)}, of it weights {human_bytes(report.weight_bytes)}"),
-        ("activations", human_bytes(report.arena_bytes)),
+        *([("activations", human_bytes(report.arena_bytes))] if report.arena_bytes else []),
         ("KV cache", f"{human_bytes(report.kv_bytes_per_token)} per token"),
         ("build memory", f"{human_bytes(report.peak_rss_bytes)} at its peak"),
         ("time", f"{sum(report.seconds.values()):.1f} s"),
     ]
     stdout().print(pairs_table("Built", rows))
-    how = "--chat" if (report.path / "chat_template.jinja").is_file() else "--prompt TEXT"
-    stdout().print(f"\nTry it:  trtc run {shlex.quote(str(report.path))} {how}", markup=False, soft_wrap=True)
+    path = shlex.quote(str(report.path))
+    if report.target == "cpu":
+        how = "--chat" if (report.path / "chat_template.jinja").is_file() else "--prompt TEXT"
+        then = f"Try it:  trtc run {path} {how}"
+    else:
+        then = f"Look at it:  trtc inspect {path}"
+    stdout().print(f"\n{then}", markup=False, soft_wrap=True)
 
 
 def _as_json(report: BuildReport) -> dict[str, Any]:

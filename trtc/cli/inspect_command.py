@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from trtc.cli.tensorrt_tables import needed_gpu, tensorrt_tables
 from trtc.cli.terminal import command, human_bytes, pairs_table, print_json, stage_progress, stdout
 
 if TYPE_CHECKING:
@@ -26,8 +27,11 @@ def inspect(
 ) -> None:
     """Show what ENGINE holds: model, precision, memory, limits, provenance, hashes."""
     from trtc.engine.reader import open_engine
+    from trtc.errors import ConfigError
 
     opened = open_engine(engine)
+    if graph and opened.manifest.tensorrt is not None:
+        raise ConfigError("--graph lists kernel calls of CPU engines; those of this engine are TensorRT's to choose")
     if verify:
         with stage_progress(not as_json) as show:
             opened.verify_weights(None if show is None else lambda done, total: show("verify weights", done, total))
@@ -49,7 +53,8 @@ def _tables(engine: Engine, verified: bool) -> list[Table]:
         pairs_table("Precision", list(manifest.precision.items())),
         pairs_table("Memory", _memory_rows(manifest)),
         pairs_table("Limits", _limit_rows(manifest)),
-        pairs_table("Target", _target_rows(manifest)),
+        pairs_table("Target", _target_rows(engine)),
+        *([] if manifest.tensorrt is None else tensorrt_tables(manifest.tensorrt)),
         pairs_table("Provenance", _provenance_rows(manifest)),
         pairs_table("Hashes" + (", weights verified" if verified else ""), _hash_rows(manifest)),
     ]
@@ -76,14 +81,18 @@ def _memory_rows(manifest: Manifest) -> list[tuple[str, str]]:
     return [
         ("weights", human_bytes(memory.weight_bytes)),
         *[(f"  {group}", human_bytes(size)) for group, size in memory.weight_bytes_by_group.items()],
-        (
-            "activations",
-            f"{human_bytes(memory.arena_bytes)} ({human_bytes(memory.arena_bytes_without_reuse)} unshared)",
-        ),
+        ("activations", _activations(manifest)),
         ("logits", human_bytes(memory.logits_bytes)),
         ("KV cache", f"{memory.kv_bytes_per_token} bytes per token, {config.resolved_kv_dtype}"),
         ("", f"{human_bytes(sequence)} for one sequence of full length"),
     ]
+
+
+def _activations(manifest: Manifest) -> str:
+    if manifest.tensorrt is not None:
+        return "TensorRT decides when it loads the plan"
+    memory = manifest.memory
+    return f"{human_bytes(memory.arena_bytes)} ({human_bytes(memory.arena_bytes_without_reuse)} unshared)"
 
 
 def _limit_rows(manifest: Manifest) -> list[tuple[str, str]]:
@@ -97,18 +106,18 @@ def _limit_rows(manifest: Manifest) -> list[tuple[str, str]]:
     ]
 
 
-def _target_rows(manifest: Manifest) -> list[tuple[str, str]]:
-    return [
-        ("target", manifest.target),
-        ("needs", f"{manifest.required_isa} or better"),
-        ("this machine", _this_machine()),
-    ]
+def _target_rows(engine: Engine) -> list[tuple[str, str]]:
+    manifest = engine.manifest
+    needs = f"{manifest.required_isa} or better" if manifest.tensorrt is None else needed_gpu(manifest.tensorrt)
+    return [("target", manifest.target), ("needs", needs), ("this machine", _this_machine(engine))]
 
 
-def _this_machine() -> str:
+def _this_machine(engine: Engine) -> str:
     from trtc import _core
     from trtc.errors import EngineError
 
+    if not engine.runs_here:
+        return "cannot run it: this build of trtc has no TensorRT backend"
     try:
         return f"runs it with {_core.selected_isa()} kernels"
     except EngineError as error:  # TRTC_CPU_ISA asks for what is not there
@@ -168,7 +177,11 @@ def _call_listing(plan: Plan) -> str:
 
 
 def _as_json(engine: Engine, graph: bool, verified: bool) -> dict[str, Any]:
-    values = {**engine.manifest.model_dump(mode="json"), "this_machine": _this_machine(), "weights_verified": verified}
+    values = {
+        **engine.manifest.model_dump(mode="json"),
+        "this_machine": _this_machine(engine),
+        "weights_verified": verified,
+    }
     if graph:
         values["kernel_calls"] = [_call_rows(plan) for plan in engine.plans]
     return values

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from trtc.checkpoint.model_config import ModelConfig
 from trtc.config import BuildConfig
+from trtc.engine.tensorrt_facts import TensorRtFacts
 from trtc.errors import ConfigError, EngineError
 
 MANIFEST_NAME = "engine.json"
@@ -83,7 +84,7 @@ class GenerationDefaults(_Part):
 class Manifest(_Part):
     schema_version: Literal[1] = 1
     target: str
-    required_isa: str  # lowest instruction set level that runs the engine
+    required_isa: str  # lowest instruction set level that runs the engine; sm_<N> for a GPU
     model: ModelConfig
     build_config: BuildConfig
     precision: dict[str, str]  # layer group -> storage, for people
@@ -93,6 +94,7 @@ class Manifest(_Part):
     generation: GenerationDefaults
     ranks: tuple[RankEntry, ...] = Field(min_length=1)
     files: tuple[FileEntry, ...]
+    tensorrt: TensorRtFacts | None = None  # of engines of the TensorRT targets
 
     def save(self, directory: Path) -> None:
         """Write engine.json with its checksum."""

@@ -13,14 +13,30 @@ from trtc.engine.manifest import FileEntry, Manifest, RankEntry, load_manifest
 from trtc.engine.plan import Plan, PlanFile, open_plan
 from trtc.errors import EngineError
 
+_CHUNK_BYTES = 16 << 20
+
 
 @dataclass(frozen=True)
 class Engine:
-    """An opened engine directory; one plan file per rank."""
+    """An opened engine directory. ``plan_files`` has one per rank; none for TensorRT, whose plans it alone reads."""
 
     directory: Path
     manifest: Manifest
     plan_files: tuple[PlanFile, ...]
+
+    @property
+    def runs_here(self) -> bool:
+        """Whether this build of trtc has a backend for the engine."""
+        return self.manifest.tensorrt is None
+
+    def require_backend(self) -> None:
+        """Raises EngineError when it has none."""
+        if self.manifest.tensorrt is not None:
+            kind = f"{self.manifest.target} engine for sm {self.manifest.tensorrt.sm}"
+            raise EngineError(
+                f"{self.directory} is a {kind}, and this build of trtc has no TensorRT backend to run it; "
+                "build the model with target cpu to run it here"
+            )
 
     @cached_property
     def plans(self) -> tuple[Plan, ...]:
@@ -28,7 +44,14 @@ class Engine:
         return tuple(file.decode() for file in self.plan_files)
 
     def verify_weights(self, progress: Callable[[int, int], None] | None = None) -> None:
-        """Hash every weight. ``progress(bytes done, bytes in all)``. Raises EngineError naming the first bad one."""
+        """Hash every weight. ``progress(bytes done, bytes in all)``. Raises EngineError naming the first bad one.
+
+        TensorRT's plans are hashed as a whole.
+        """
+        if self.manifest.tensorrt is not None:
+            for rank in self.manifest.ranks:
+                _check_plan_hash(self.directory, rank, progress or _ignore)
+            return
         total = sum(plan.weight_bytes for plan in self.plans)
         done = 0
         for rank, plan in zip(self.manifest.ranks, self.plans, strict=True):
@@ -59,7 +82,13 @@ def open_engine(path: str | Path) -> Engine:
     manifest = load_manifest(directory)
     for entry in manifest.files:
         _check_file(directory, entry)
-    return Engine(directory, manifest, tuple(_check_rank(directory, rank) for rank in manifest.ranks))
+    if manifest.target == "cpu":
+        return Engine(directory, manifest, tuple(_check_rank(directory, rank) for rank in manifest.ranks))
+    if manifest.tensorrt is None:
+        raise EngineError(f"{directory} has target {manifest.target} and no facts of it; build the engine again")
+    for rank in manifest.ranks:
+        _check_size(directory / rank.name, rank.bytes)
+    return Engine(directory, manifest, ())
 
 
 def _check_size(path: Path, expected: int) -> None:
@@ -97,3 +126,22 @@ def _check_rank(directory: Path, rank: RankEntry) -> PlanFile:
     if plan.engine_hash != rank.engine_hash:
         raise EngineError(f"{path} belongs to another engine than its manifest; copy or build the engine again")
     return plan
+
+
+def _check_plan_hash(directory: Path, rank: RankEntry, progress: Callable[[int, int], None]) -> None:
+    path = directory / rank.name
+    digest, done = hashlib.sha256(), 0
+    try:
+        with path.open("rb") as file:
+            while chunk := file.read(_CHUNK_BYTES):
+                digest.update(chunk)
+                done += len(chunk)
+                progress(done, rank.bytes)
+    except OSError as error:
+        raise EngineError(f"{path} cannot be read: {error.strerror}") from error
+    if digest.hexdigest() != rank.engine_hash:
+        raise EngineError(f"{path} is damaged (its SHA-256 does not match); copy or build the engine again")
+
+
+def _ignore(done: int, total: int) -> None:
+    pass

@@ -83,6 +83,7 @@ class EngineDraft:
                 trtc_version=_version(),
             ),
             generation=_generation_defaults(self.directory, model_config),
+            tensorrt=artifact.tensorrt,
             ranks=(RankEntry(name=artifact.path.name, bytes=artifact.bytes, engine_hash=artifact.engine_hash),),
             files=tuple(
                 FileEntry(name=path.name, bytes=path.stat().st_size, sha256=_sha256(path))

@@ -1,8 +1,8 @@
 """Replace the matrices of linear layers by integers and their scales, as QuantConfig says.
 
-Eight bits are symmetric; four have a zero point per group, which need not be an integer. The matrix of the embedding
-or of the logits keeps 8 bits. With int8 activations (W8A8, W4A8) the input of every linear layer is quantized as the
-step runs.
+Eight bits are symmetric; four have a zero point per group, which need not be an integer, unless the settings say
+otherwise. The matrix of the embedding or of the logits keeps 8 bits, or stays as it is. With int8 activations (W8A8,
+W4A8) the input of every linear layer is quantized as the step runs.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-import ml_dtypes
 import onnx_ir as ir
 
-from trtc.config import QuantConfig
+from trtc.config import PER_CHANNEL, QuantConfig
 from trtc.graph import contract
+from trtc.graph.builder import LazyWeight
 from trtc.graph.ops import DOMAIN
 from trtc.passes.base import RewritePass
 from trtc.passes.lazy_weights import weight_of
@@ -32,7 +32,8 @@ class MatrixUse(NamedTuple):
 class QuantizeWeightsPass(RewritePass[MatrixUse]):
     """``Gemm(x, W)`` -> ``Gemm(x, DequantizeLinear(Wq, scale))``, and so for the embedding's Gather.
 
-    In 4 bits trtc.DequantizeAffine stands for DequantizeLinear. A matrix that several nodes read is quantized once.
+    In 4 bits with zero points trtc.DequantizeAffine stands for DequantizeLinear. A matrix that several nodes read is
+    quantized once.
     """
 
     def __init__(self, config: QuantConfig) -> None:
@@ -47,7 +48,7 @@ class QuantizeWeightsPass(RewritePass[MatrixUse]):
 
     def ensures(self, model: ir.Model) -> str | None:
         for node in model.graph:
-            if not is_op(node, "Gemm"):
+            if not is_op(node, "Gemm") or self._stays(node, node.inputs[1]):
                 continue
             if not _is_dequantize(producer(node.inputs[1])):
                 return f"the weight of {node.name} is not quantized"
@@ -64,6 +65,8 @@ class QuantizeWeightsPass(RewritePass[MatrixUse]):
         matrix = match.node.inputs[match.operand]
         if matrix is None or not (matrix.is_initializer() or _is_dequantize(matrix.producer())):
             return f"the weight of {match.node.name} is computed, not an initializer"
+        if self._stays(match.node, matrix):
+            return "the embedding and logits matrix stays as it is (quantize_vocabulary)"
         return None
 
     def rewrite(self, graph: ir.Graph, match: MatrixUse) -> None:
@@ -74,25 +77,33 @@ class QuantizeWeightsPass(RewritePass[MatrixUse]):
         if self.config.quant_algo.int8_activations and is_op(match.node, "Gemm"):
             self._quantize_input(graph, match.node)
 
+    def _stays(self, node: ir.Node, matrix: ir.Value | None) -> bool:
+        assert node.graph is not None and matrix is not None
+        return not self.config.quantize_vocabulary and _is_vocabulary_matrix(node.graph, matrix)
+
     def _quantize_matrix(self, graph: ir.Graph, first_reader: ir.Node, matrix: ir.Value) -> None:
         bits = self.config.quant_algo.weight_bits
         assert bits is not None
         if _is_vocabulary_matrix(graph, matrix):
             bits = 8
-        quantized = QuantizedWeight(weight_of(matrix), bits, self.config.group_size)
+        quantized = self._quantized(weight_of(matrix), bits)
         readers = tuple(matrix.uses())
         del graph.initializers[matrix.name or ""]
         operands = _initializers(graph, quantized, matrix.name or "")
         name = unique_name(graph, f"{matrix.name}.dequantized")
-        if bits == 8:
-            dequantized = self._dequantize_linear(first_reader, operands, name)
+        if not quantized.has_zero_point:
+            dequantized = self._dequantize_linear(first_reader, operands, name, quantized.group_size)
         else:
-            attributes = {"block_size": self.config.group_size}
+            attributes = {"block_size": quantized.group_size}
             dequantized = insert_before(
                 first_reader, "DequantizeAffine", operands, attributes, domain=DOMAIN, name=name
             )
         for node, index in readers:
             node.replace_input_with(index, dequantized.outputs[0])
+
+    def _quantized(self, weight: LazyWeight, bits: int) -> QuantizedWeight:
+        group_size = weight.shape[1] if self.config.group_size == PER_CHANNEL else self.config.group_size
+        return QuantizedWeight(weight, bits, group_size, symmetric=not self.config.has_zero_point)
 
     def _quantize_input(self, graph: ir.Graph, gemm: ir.Node) -> None:
         x = gemm.inputs[0]
@@ -109,12 +120,12 @@ class QuantizeWeightsPass(RewritePass[MatrixUse]):
             name=unique_name(graph, f"{gemm.name}.input_quantized"),
         )
         name = unique_name(graph, f"{gemm.name}.input_dequantized")
-        floats = self._dequantize_linear(gemm, integers.outputs, name)
+        floats = self._dequantize_linear(gemm, integers.outputs, name, self.config.group_size)
         for node, index in readers:
             node.replace_input_with(index, floats.outputs[0])
 
-    def _dequantize_linear(self, before: ir.Node, operands: Sequence[ir.Value], name: str) -> ir.Node:
-        attributes = {"axis": 1, "block_size": self.config.group_size, "output_dtype": int(ir.DataType.FLOAT)}
+    def _dequantize_linear(self, before: ir.Node, operands: Sequence[ir.Value], name: str, group_size: int) -> ir.Node:
+        attributes = {"axis": 1, "block_size": group_size, "output_dtype": int(ir.DataType.FLOAT)}
         return insert_before(before, "DequantizeLinear", operands, attributes, name=name)
 
 
@@ -146,13 +157,14 @@ def _makes_logits(graph: ir.Graph, gemm: ir.Node) -> bool:
 
 
 def _initializers(graph: ir.Graph, weight: QuantizedWeight, name: str) -> list[ir.Value]:
-    """The integers [out, in], scales and, in 4 bits, zeros [out, groups] of ``weight``, lazy."""
-    integer = ir.DataType.INT8 if weight.bits == 8 else ir.DataType.UINT4
+    """The integers [out, in], scales and, where it has them, zeros [out, groups] of ``weight``, lazy."""
+    four_bits = ir.DataType.UINT4 if weight.has_zero_point else ir.DataType.INT4
+    integer = ir.DataType.INT8 if weight.bits == 8 else four_bits
     per_group = (weight.shape[0], weight.groups)
 
     def read_integers() -> ir.TensorProtocol:
         values = weight.read().q
-        return ir.Tensor(values if weight.bits == 8 else values.astype(ml_dtypes.uint4))
+        return ir.Tensor(values if weight.bits == 8 else values.astype(integer.numpy()))
 
     def read_scales() -> ir.TensorProtocol:
         return ir.Tensor(weight.read().scale)
@@ -166,7 +178,7 @@ def _initializers(graph: ir.Graph, weight: QuantizedWeight, name: str) -> list[i
         ("q", integer, weight.shape, read_integers),
         ("scale", ir.DataType.FLOAT16, per_group, read_scales),
     ]
-    if weight.bits == 4:
+    if weight.has_zero_point:
         parts.append(("zero", ir.DataType.FLOAT16, per_group, read_zeros))
     values = []
     for suffix, dtype, shape, read in parts:

@@ -63,6 +63,7 @@ class LLM:
         )
         self.engine_dir = engine_directory(model, build, progress)
         self._engine = open_engine(self.engine_dir)
+        self._engine.require_backend()
         self.tokenizer = None if skip_tokenizer_init else Tokenizer.from_directory(self.engine_dir)
         config = executor_config(
             settings_of(KvCacheConfig, kv_cache_config) or KvCacheConfig(),

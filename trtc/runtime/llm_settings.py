@@ -46,6 +46,11 @@ def engine_directory(
     model: str | Path, build: BuildConfig | None, progress: Callable[[str, int, int], None] | None
 ) -> Path:
     if not is_engine(model):
+        if build is not None and build.target != "cpu":
+            raise ConfigError(
+                f"build_config.target is {build.target}, and this build of trtc has no TensorRT backend to run such an "
+                "engine; use target cpu, or make the engine with `trtc build` for another machine"
+            )
         return cached_engine(model, build or BuildConfig(), progress)
     if build is not None:
         raise ConfigError(

@@ -10,12 +10,17 @@ from typing import TYPE_CHECKING, Protocol
 from trtc.checkpoint.model_config import ModelConfig
 from trtc.config import BuildConfig
 from trtc.engine.plan import ModelFacts
+from trtc.engine.tensorrt_facts import TensorRtFacts
 from trtc.errors import BuildError
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-Progress = Callable[[str, int, int], None]  # what is being written, done, total
+Progress = Callable[[str, int, int], None]  # stage, done, total
+PACK_WEIGHTS = "pack weights"  # the stage that writes weights
+
+_PROMPT_LOGIT_ROWS = 128  # rows of logits per step when every prompt token's are wanted
+_LOGITS_BUDGET = 64 << 20  # bytes; bounds the rows above for large vocabularies
 
 
 @dataclass(frozen=True)
@@ -31,12 +36,19 @@ class Artifact:
     arena_bytes_without_reuse: int
     weight_bytes_by_group: dict[str, int] = field(default_factory=dict)
     precision: dict[str, str] = field(default_factory=dict)  # layer group -> storage, for people
+    tensorrt: TensorRtFacts | None = None
+    child_peak_rss_bytes: int = 0  # of a process that did the work
 
 
 class Target(Protocol):
-    """A kind of engine."""
+    """A kind of engine. ``stage`` is what its ``lower`` is called while a build is followed."""
 
     name: str
+    stage: str
+
+    def check(self, config: BuildConfig) -> None:
+        """Before any work: raises ConfigError naming the setting that this target cannot have, or BuildError."""
+        ...
 
     def lower(
         self,
@@ -53,10 +65,20 @@ class Target(Protocol):
         ...
 
 
+def max_logit_rows(config: BuildConfig, vocab_size: int) -> int:
+    """One row per sequence at least; more for prompt logits while the buffer stays within budget."""
+    affordable = _LOGITS_BUDGET // (4 * vocab_size)
+    return max(config.max_batch_size, min(config.max_num_tokens, _PROMPT_LOGIT_ROWS, affordable))
+
+
 def get_target(name: str) -> Target:
     """The target of that name. Raises BuildError listing the known ones."""
     if name == "cpu":
         from trtc.targets.cpu.target import CpuTarget
 
         return CpuTarget()
-    raise BuildError(f"unknown target {name!r}; known targets: cpu")
+    if name in ("tensorrt-rtx", "tensorrt"):
+        from trtc.targets.tensorrt.target import TensorRtTarget
+
+        return TensorRtTarget(name)
+    raise BuildError(f"unknown target {name!r}; known targets: cpu, tensorrt-rtx, tensorrt")

@@ -41,9 +41,10 @@ def test_options_reach_the_engine(model, tmp_path):
     config = json.loads(trtc("inspect", tmp_path / "engine", "--json").stdout)["build_config"]
     assert config == {
         "target": "cpu",
+        "sm": None,
         "dtype": "float32",
         "kv_cache_dtype": "bfloat16",
-        "quant": {"quant_algo": "w8a8", "group_size": 64},
+        "quant": {"quant_algo": "w8a8", "group_size": 64, "has_zero_point": True, "quantize_vocabulary": True},
         "mapping": {"tp_size": 1},
         "max_batch_size": 3,
         "max_num_tokens": 40,

@@ -45,7 +45,7 @@ def test_version_is_the_packages():
         ["build", "model", "-o", "engine", "--quant", "w3a16"],
         ["build", "model", "-o", "engine", "--group-size", "7"],
         ["build", "model", "-o", "engine", "--max-batch-size", "0"],
-        ["build", "model", "-o", "engine", "--dtype", "float16"],
+        ["build", "model", "-o", "engine", "--dtype", "float8"],
         ["run"],
         ["run", "engine", "--max-tokens", "none"],
         ["run", "engine", "--prompt", "hi", "--system", "be brief"],
@@ -82,6 +82,12 @@ def test_an_empty_prompt_on_standard_input_is_wrong_usage():
             ["run", "{tmp}/none", "--prompt", "hi"],
             "does not exist; make an engine with: trtc build MODEL -o {tmp}/none",
         ),
+        (["build", "m", "-o", "{tmp}/engine", "--dtype", "float16"], "target cpu has no dtype float16; choose float32"),
+        (["build", "m", "-o", "{tmp}/engine", "--sm", "89"], "sm is 89, a GPU architecture: target cpu has none"),
+        (
+            ["build", "m", "-o", "{tmp}/engine", "--target", "tensorrt-rtx"],
+            "needs sm, the GPU's architecture; choose 80",
+        ),
         (["run", "{tmp}", "--prompt", "hi", "--top-p", "0"], "SamplingParams.top_p: got 0.0"),
         (["inspect", "{tmp}"], "is not an engine directory"),
         (["inspect", "{tmp}/none"], "does not exist"),
@@ -110,7 +116,7 @@ def test_defaults_of_build_are_those_of_the_settings():
     for name in ("target", "dtype", "kv_cache_dtype", "max_batch_size", "max_num_tokens", "max_seq_len"):
         assert options[name] == getattr(config, name), name
     assert int(options["tokens_per_block"]) == config.tokens_per_block
-    assert (options["quant"], int(options["group_size"])) == (config.quant.quant_algo.value, config.quant.group_size)
+    assert (options["quant"], options["group_size"]) == (config.quant.quant_algo.value, None)  # the settings' own
     assert options["tp_size"] == config.mapping.tp_size
 
 

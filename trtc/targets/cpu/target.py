@@ -15,15 +15,13 @@ from trtc.config import BuildConfig
 from trtc.engine.format import KvDtype, Rows, WeightFormat
 from trtc.engine.operators import Op
 from trtc.engine.plan import KvLayer, ModelFacts, Plan, WeightEntry, encode_plan, plan_bytes
-from trtc.errors import BuildError
-from trtc.targets.base import Artifact, Progress
+from trtc.errors import BuildError, ConfigError
+from trtc.targets.base import PACK_WEIGHTS, Artifact, Progress, max_logit_rows
 from trtc.targets.cpu.lower import lower_graph
 from trtc.targets.cpu.lowering import LoweringOptions
 from trtc.targets.cpu.pack_weights import layout_weights, write_weights
 from trtc.targets.cpu.program import Program
 
-_PROMPT_LOGIT_ROWS = 128  # rows of logits per step when every prompt token's are wanted
-_LOGITS_BUDGET = 64 << 20  # bytes; bounds the rows above for large vocabularies
 _ELEMENT_BYTES = {KvDtype.F32: 4, KvDtype.BF16: 2}
 
 
@@ -31,6 +29,22 @@ class CpuTarget:
     """See :class:`trtc.targets.base.Target`."""
 
     name = "cpu"
+    stage = PACK_WEIGHTS
+
+    def check(self, config: BuildConfig) -> None:
+        """Raises ConfigError for a setting that is another target's."""
+        if config.sm is not None:
+            raise ConfigError(f"sm is {config.sm}, a GPU architecture: target cpu has none; leave it out")
+        for name in ("dtype", "kv_cache_dtype"):
+            if getattr(config, name) == "float16":
+                raise ConfigError(f"target cpu has no {name} float16; choose float32 or bfloat16")
+        bits = config.quant.quant_algo.weight_bits
+        fixed = {"has_zero_point": bits != 4, "quantize_vocabulary": bits is None, "group_size": bits is None}
+        for name, free in fixed.items():
+            if not free and not getattr(config.quant, name):
+                raise ConfigError(
+                    f"target cpu has no quantization with {name} {getattr(config.quant, name)}; leave it out"
+                )
 
     def lower(
         self,
@@ -43,8 +57,8 @@ class CpuTarget:
         """Lower the graph, then stream its weights and write the plan. Raises BuildError, CheckpointError, OSError."""
         max_seq_len = config.max_seq_len or model_config.max_position_embeddings
         program = lower_graph(model, _options(config, max_seq_len))
-        max_logit_rows = _max_logit_rows(config, model_config.vocab_size)
-        max_rows = {Rows.TOKENS: config.max_num_tokens, Rows.LOGIT_ROWS: max_logit_rows}
+        logit_rows = max_logit_rows(config, model_config.vocab_size)
+        max_rows = {Rows.TOKENS: config.max_num_tokens, Rows.LOGIT_ROWS: logit_rows}
         calls, memory = program.place(max_rows)
         kv_layers = _kv_layers(program, model_config.num_layers)
         facts = ModelFacts(
@@ -53,14 +67,14 @@ class CpuTarget:
             max_batch_size=config.max_batch_size,
             max_num_tokens=config.max_num_tokens,
             max_seq_len=max_seq_len,
-            max_logit_rows=max_logit_rows,
+            max_logit_rows=logit_rows,
             tokens_per_block=config.tokens_per_block,
             kv_bytes_per_block=sum(_kv_bytes(layer, config.tokens_per_block) for layer in kv_layers),
             arena_bytes=memory.arena_bytes,
         )
         entries = tuple(layout_weights(program.weights, 0))
         plan = Plan(facts, kv_layers, entries, calls)
-        plan = _write_rank_file(rank_path, plan, program, progress)
+        plan = _write_rank_file(rank_path, plan, program, progress or _ignore)
         groups = _layer_groups(plan)
         return Artifact(
             path=rank_path,
@@ -81,12 +95,6 @@ def _options(config: BuildConfig, max_seq_len: int) -> LoweringOptions:
     return LoweringOptions(matrix_format, kv_dtype, max_seq_len)
 
 
-def _max_logit_rows(config: BuildConfig, vocab_size: int) -> int:
-    """One row per sequence at least; more for prompt logits while the buffer stays within budget."""
-    affordable = _LOGITS_BUDGET // (4 * vocab_size)
-    return max(config.max_batch_size, min(config.max_num_tokens, _PROMPT_LOGIT_ROWS, affordable))
-
-
 def _kv_layers(program: Program, num_layers: int) -> tuple[KvLayer, ...]:
     missing = [layer for layer in range(num_layers) if layer not in program.kv_layers]
     if missing or len(program.kv_layers) != num_layers:
@@ -98,14 +106,16 @@ def _kv_bytes(layer: KvLayer, block_size: int) -> int:
     return 2 * layer.kv_heads * layer.head_dim * block_size * _ELEMENT_BYTES[layer.dtype]
 
 
-def _write_rank_file(path: Path, plan: Plan, program: Program, progress: Progress | None) -> Plan:
+def _write_rank_file(path: Path, plan: Plan, program: Program, progress: Progress) -> Plan:
     """Weights first, since the plan holds their hashes; then the plan in the space left before them."""
     start = plan_bytes(plan)
     entries = [replace(entry, offset=entry.offset + start) for entry in plan.weights]
     with path.open("wb") as file:
         descriptor = file.fileno()
         _reserve(descriptor, max((entry.offset + entry.size for entry in entries), default=start))
-        finished = write_weights(descriptor, program.weights, entries, progress)
+        finished = write_weights(
+            descriptor, program.weights, entries, lambda _, done, total: progress(PACK_WEIGHTS, done, total)
+        )
         plan = replace(plan, weights=tuple(finished))
         data = encode_plan(plan)
         assert len(data) == start, "the plan's size changed while packing"
@@ -158,3 +168,7 @@ def _precision(weights: list[WeightEntry]) -> str:
     }
     counts = Counter(names[w.format] + (f" (groups of {w.group})" if w.group else "") for w in weights)
     return ", ".join(counts)
+
+
+def _ignore(stage: str, done: int, total: int) -> None:
+    pass
