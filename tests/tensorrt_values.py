@@ -2,8 +2,8 @@
 
     python -m tests.tensorrt_values JOB_FOLDER INPUTS.npz OUTPUTS.npz
 
-in an environment that has TensorRT's libraries. Types are ignored but for integers: everything float is float32, so what
-is compared is the network's structure and its stored weights. The plugin computes what the numpy reference of
+in an environment that has TensorRT's libraries. All that is float is float32 here, whatever the network says: what is
+compared is the network's structure and its stored weights. The plugin computes what the numpy reference of
 trtc.PagedAttention and trtc.RotaryEmbedding does, by the plugin's own fields.
 """
 

@@ -109,6 +109,10 @@ def _kv_bytes(layer: KvLayer, block_size: int) -> int:
 def _write_rank_file(path: Path, plan: Plan, program: Program, progress: Progress) -> Plan:
     """Weights first, since the plan holds their hashes; then the plan in the space left before them."""
     start = plan_bytes(plan)
+
+    def packed(_: str, done: int, total: int) -> None:
+        progress(PACK_WEIGHTS, done, total)
+
     entries = [replace(entry, offset=entry.offset + start) for entry in plan.weights]
     with path.open("wb") as file:
         descriptor = file.fileno()

@@ -40,7 +40,7 @@ class JobNetwork:
         self.network = _made(self.builder.create_network(flags), log, "a network")
         self.weights = WeightFile(folder / WEIGHTS, list(job.weights))
         plugins = [
-            (layer, PluginFields(layer.index, layer.shape, job.sm, job.kernels[layer.index]))
+            (layer, PluginFields(layer.index, layer.shape, job.sm, job.workspace_rows, job.kernels[layer.index]))
             for layer in attention_layers(model, job.limits.tokens_per_block, job.dtype)
         ]
         options = NetworkOptions(flavour, job.dtype, self.creator.make)

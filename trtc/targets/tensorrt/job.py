@@ -14,12 +14,16 @@ from trtc.passes.dump import save_graph
 from trtc.targets.tensorrt.profiles import Limits
 from trtc.targets.tensorrt.weight_file import StoredWeight
 
+_PLAIN = ("flavour", "sm", "dtype", "workspace_rows")  # fields that JSON holds as they are
 _SETTINGS, _GRAPH, WEIGHTS = "job.json", "graph.onnx", "weights.bin"
 
 
 @dataclass(frozen=True)
 class Job:
-    """One engine to build. ``kernels`` are the bundle's bytes for each of the model's layers."""
+    """One engine to build. ``kernels`` are the bundle's bytes for each of the model's layers.
+
+    ``workspace_rows`` is the plugin's field of that name.
+    """
 
     flavour: str
     sm: int
@@ -28,6 +32,7 @@ class Job:
     plan: Path  # to write
     weights: tuple[StoredWeight, ...]
     kernels: dict[int, bytes]
+    workspace_rows: int = 0
 
 
 def save_job(job: Job, model: ir.Model, folder: Path) -> None:
@@ -35,7 +40,7 @@ def save_job(job: Job, model: ir.Model, folder: Path) -> None:
     save_graph(model, folder / _GRAPH)
     bundles = list(dict.fromkeys(job.kernels.values()))
     values = {
-        **{name: getattr(job, name) for name in ("flavour", "sm", "dtype")},
+        **{name: getattr(job, name) for name in _PLAIN},
         "limits": asdict(job.limits),
         "plan": str(job.plan),
         "weights": [entry.as_json() for entry in job.weights],
@@ -50,7 +55,7 @@ def load_job(folder: Path) -> tuple[Job, ir.Model]:
     values = json.loads((folder / _SETTINGS).read_text(encoding="utf-8"))
     bundles = [base64.b64decode(bundle) for bundle in values.pop("bundles")]
     job = Job(
-        **{name: values[name] for name in ("flavour", "sm", "dtype")},
+        **{name: values[name] for name in _PLAIN},
         limits=Limits(**values["limits"]),
         plan=Path(values["plan"]),
         weights=tuple(StoredWeight.from_json(entry) for entry in values["weights"]),

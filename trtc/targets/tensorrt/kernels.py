@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from trtc.engine.tensorrt_facts import KernelFacts
@@ -40,21 +41,34 @@ class _NoKernels:
         return b"TRTCKRN1" + bytes(4)
 
 
-def compile_layers(
-    layers: Sequence[AttentionLayer], sm: int, compile_bundle: Compile
-) -> tuple[dict[int, bytes], tuple[KernelFacts, ...]]:
-    """Bundle bytes by number of the model's layer, and the facts of every kernel."""
+@dataclass(frozen=True)
+class LayerKernels:
+    """Bundle bytes by number of the model's layer, and the facts of every kernel.
+
+    ``split``: positions of a context that one program walks when several share it; 0 without kernels.
+    """
+
+    bundles: dict[int, bytes]
+    facts: tuple[KernelFacts, ...]
+    split: int
+
+
+def compile_layers(layers: Sequence[AttentionLayer], sm: int, compile_bundle: Compile) -> LayerKernels:
+    """Compile the kernels of every shape once. Raises BuildError for a shape that has none."""
     by_shape: dict[AttentionShape, list[int]] = {}
     for layer in layers:
         by_shape.setdefault(layer.shape, []).append(layer.index)
     bundles: dict[int, bytes] = {}
     facts: list[KernelFacts] = []
+    splits: set[int] = set()
     for shape, numbers in by_shape.items():
         bundle = compile_bundle(shape, sm)
         data = bundle.to_bytes()
         bundles.update(dict.fromkeys(numbers, data))
         facts.extend(_facts(kernel, tuple(numbers)) for kernel in bundle.kernels)
-    return bundles, tuple(facts)
+        splits |= {kernel.constants["SPLIT"] for kernel in bundle.kernels if "SPLIT" in kernel.constants}
+    assert len(splits) <= 1, f"layers split their contexts differently: {splits}"
+    return LayerKernels(bundles, tuple(facts), splits.pop() if splits else 0)
 
 
 def _facts(kernel: Any, layers: tuple[int, ...]) -> KernelFacts:

@@ -43,9 +43,11 @@ _INTS = (
     "compute_dtype",
     "cache_dtype",
     "sm",
+    "workspace_rows",
 )
 _FLOATS = ("scale", "softcap")
 _KERNELS = "kernels"
+_WORKSPACE_ALIGN = 256
 FIELDS = (*_INTS, *_FLOATS, _KERNELS)
 _COMPUTE_DTYPES = ("float16", "bfloat16")  # by their numbers in the field
 _CACHE_DTYPES = ("auto", "float8_e4m3")
@@ -53,12 +55,26 @@ _CACHE_DTYPES = ("auto", "float8_e4m3")
 
 @dataclass(frozen=True)
 class PluginFields:
-    """What a plugin layer is made from and what the engine stores of it. ``kernels`` is a KernelBundle's bytes."""
+    """What a plugin layer is made from and what the engine stores of it.
+
+    ``kernels`` is a KernelBundle's bytes. ``workspace_rows`` rows of a step, each times the splits of its context, may be
+    split among programs. The workspace holds, each aligned to 256 bytes: partial_output float32 [workspace_rows,
+    num_heads, head_dim]; partial_state float32 [workspace_rows, num_heads, 2]; with rotation, rotated_query T [tokens,
+    num_heads * head_dim].
+    """
 
     layer: int
     shape: AttentionShape
     sm: int
+    workspace_rows: int
     kernels: bytes
+
+    def workspace_bytes(self, max_tokens: int) -> int:
+        """For steps of at most ``max_tokens``."""
+        shape = self.shape
+        rows, row = self.workspace_rows * shape.num_heads, shape.num_heads * shape.head_dim
+        parts = [rows * shape.head_dim * 4, rows * 2 * 4, max_tokens * row * 2 if shape.rotary_dim else 0]
+        return sum(-(-part // _WORKSPACE_ALIGN) * _WORKSPACE_ALIGN for part in parts)
 
     def values(self) -> dict[str, int | float | bytes]:
         """By name, in the order of ``FIELDS``."""
@@ -68,6 +84,7 @@ class PluginFields:
             "cache_dtype": _CACHE_DTYPES.index(shape.cache_dtype),
             "layer": self.layer,
             "sm": self.sm,
+            "workspace_rows": self.workspace_rows,
             _KERNELS: self.kernels,
         }
         return {name: numbers[name] if name in numbers else getattr(shape, name) for name in FIELDS}
@@ -90,7 +107,7 @@ class PluginFields:
             compute_dtype=_COMPUTE_DTYPES[ints["compute_dtype"]],
             cache_dtype=_CACHE_DTYPES[ints["cache_dtype"]],
         )
-        return PluginFields(ints["layer"], shape, ints["sm"], bytes(values[_KERNELS]))
+        return PluginFields(ints["layer"], shape, ints["sm"], ints["workspace_rows"], bytes(values[_KERNELS]))
 
 
 def register(trt: Module) -> Any:
@@ -168,8 +185,8 @@ def _plugin_class(trt: Module) -> Any:
         def get_aliased_input(self, output: int) -> int:
             return KV_CACHE_INPUT if output == KV_CACHE_OUTPUT else -1
 
-        def get_workspace_size(self, _inputs: list[Any], _outputs: list[Any]) -> int:
-            return 0
+        def get_workspace_size(self, inputs: list[Any], _outputs: list[Any]) -> int:
+            return self.fields.workspace_bytes(max_tokens=inputs[0].max[0])
 
         def configure_plugin(self, _inputs: list[Any], _outputs: list[Any]) -> None:
             pass

@@ -63,11 +63,12 @@ class TensorRtTarget:
         layers = attention_layers(model, config.tokens_per_block, config.dtype)
         _check_layers(layers, model_config.num_layers)
         limits = _limits(config, model_config)
-        bundles, kernels = compile_layers(layers, config.sm, self._compile)
+        kernels = compile_layers(layers, config.sm, self._compile)
+        rows = limits.split_rows(kernels.split)
         with tempfile.TemporaryDirectory(dir=rank_path.parent, prefix=".plan-") as scratch:
             folder = Path(scratch)
             weights = write_weights(model, config.dtype, folder / WEIGHTS, progress)
-            job = Job(self.name, config.sm, config.dtype, limits, rank_path, tuple(weights), bundles)
+            job = Job(self.name, config.sm, config.dtype, limits, rank_path, tuple(weights), kernels.bundles, rows)
             save_job(job, model, folder)
             built = build_in_child(folder, self.flavour, progress, self.stage)
         facts = TensorRtFacts(
@@ -75,7 +76,7 @@ class TensorRtTarget:
             sm=config.sm,
             plugin=f"{plugin.NAMESPACE}::{plugin.NAME} version {plugin.VERSION}",
             plugin_layers=len(layers),
-            kernels=kernels,
+            kernels=kernels.facts,
         )
         artifact = _artifact(rank_path, facts, _model_facts(model_config, limits, layers), weights)
         return replace(artifact, child_peak_rss_bytes=built.peak_rss_bytes)
