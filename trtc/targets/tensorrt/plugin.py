@@ -57,7 +57,7 @@ _CACHE_DTYPES = ("auto", "float8_e4m3")
 class PluginFields:
     """What a plugin layer is made from and what the engine stores of it.
 
-    ``kernels`` is a KernelBundle's bytes. ``workspace_rows`` rows of a step, each times the splits of its context, may be
+    ``kernels`` is a KernelBundle's bytes. ``workspace_rows`` rows, each as often as its context has splits, may be
     split among programs. The workspace holds, each aligned to 256 bytes: partial_output float32 [workspace_rows,
     num_heads, head_dim]; partial_state float32 [workspace_rows, num_heads, 2]; with rotation, rotated_query T [tokens,
     num_heads * head_dim].
