@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,6 +22,7 @@ class Variable:
 VARIABLES: tuple[Variable, ...] = (
     Variable("TRTC_CACHE_DIR", "Python", "where LLM(model) keeps the engines it builds; default $XDG_CACHE_HOME/trtc"),
     Variable("XDG_CACHE_HOME", "Python", "the user's cache directory; default ~/.cache"),
+    Variable("LD_LIBRARY_PATH", "Python", "kept, behind TensorRT's libraries, for the process that builds its engines"),
     Variable("TRTC_CPU_ISA", "C++", "forces the kernels of one instruction set; default the best this machine has"),
 )
 
@@ -43,3 +45,11 @@ def user_path(path: str | Path) -> Path:
         return Path(path).expanduser()
     except RuntimeError:
         raise ConfigError(f"{path}: that home directory is unknown; give the full path") from None
+
+
+def child_environment(libraries: Sequence[str], modules: Sequence[str]) -> dict[str, str]:
+    """The variables for a process that finds shared libraries in these directories first, Python modules in those."""
+    known = os.environ.get("LD_LIBRARY_PATH")
+    paths = [*libraries, *([known] if known else [])]
+    found = {"LD_LIBRARY_PATH": os.pathsep.join(paths)} if paths else {}
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(modules), **found}

@@ -38,7 +38,6 @@ def build_in_child(folder: Path, flavour: Flavour, progress: Progress | None = N
     Raises the error that the process reports, or BuildError when it dies without one.
     """
     environment = flavour.environment(folder / "lib")
-    environment["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
     read_end, write_end = os.pipe()
     command = [sys.executable, "-m", __name__, str(folder), str(write_end)]
     with (folder / "output.txt").open("wb") as output, os.fdopen(read_end, "rb") as messages:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import importlib
 import importlib.metadata
 import importlib.util
-import os
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from trtc.environment import child_environment
 from trtc.errors import BuildError
 
 Module = Any  # tensorrt or tensorrt_rtx: neither has types
@@ -46,21 +47,20 @@ class Flavour:
         return importlib.import_module(self.package)
 
     def environment(self, directory: Path) -> dict[str, str]:
-        """Environment variables for a process that loads it; ``directory`` takes links and must stay.
+        """Environment variables for a Python that loads it and trtc; ``directory`` takes links and must stay.
 
         The wheel of TensorRT-RTX has libtensorrt_rtx.so.1 alone, and its ONNX parser aborts when it cannot open
         libtensorrt_rtx.so. The dynamic linker reads LD_LIBRARY_PATH when a process starts and never again.
         """
-        variables = dict(os.environ)
+        modules = [path for path in sys.path if path]
         found = importlib.util.find_spec(self.libraries) if self.libraries else None
         if found is None or not found.submodule_search_locations:
-            return variables
+            return child_environment([], modules)
         libraries = Path(next(iter(found.submodule_search_locations)))
         directory.mkdir(parents=True, exist_ok=True)
         for name in self.linked:
             (directory / name).symlink_to(libraries / f"{name}.1")
-        paths = [str(directory), str(libraries), variables.get("LD_LIBRARY_PATH", "")]
-        return {**variables, "LD_LIBRARY_PATH": os.pathsep.join(path for path in paths if path)}
+        return child_environment([str(directory), str(libraries)], modules)
 
 
 FLAVOURS: dict[str, Flavour] = {
