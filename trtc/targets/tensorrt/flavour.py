@@ -30,10 +30,11 @@ class Flavour:
 
     def require(self) -> None:
         """Raises BuildError with the command that installs it; imports nothing."""
-        if importlib.util.find_spec(self.package) is None:
-            raise BuildError(
-                f"target {self.name} needs the Python package {self.package}, which is not installed: {self.install}"
-            )
+        for package, install in ((self.package, self.install), ("triton", "pip install 'trtc[tensorrt-rtx]'")):
+            if importlib.util.find_spec(package) is None:
+                raise BuildError(
+                    f"target {self.name} needs the Python package {package}, which is not installed: {install}"
+                )
 
     @property
     def version(self) -> str:

@@ -24,7 +24,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from trtc.targets.tensorrt.attention import AttentionShape
+from plugins.kernels.launch import ALIGNMENT
+from plugins.kernels.shape import AttentionShape
 from trtc.targets.tensorrt.flavour import Module
 
 NAME, VERSION, NAMESPACE = "PagedAttention", "1", "trtc"
@@ -47,7 +48,6 @@ _INTS = (
 )
 _FLOATS = ("scale", "softcap")
 _KERNELS = "kernels"
-_WORKSPACE_ALIGN = 256
 FIELDS = (*_INTS, *_FLOATS, _KERNELS)
 _COMPUTE_DTYPES = ("float16", "bfloat16")  # by their numbers in the field
 _CACHE_DTYPES = ("auto", "float8_e4m3")
@@ -58,9 +58,9 @@ class PluginFields:
     """What a plugin layer is made from and what the engine stores of it.
 
     ``kernels`` is a KernelBundle's bytes. ``workspace_rows`` rows, each as often as its context has splits, may be
-    split among programs. The workspace holds, each aligned to 256 bytes: partial_output float32 [workspace_rows,
-    num_heads, head_dim]; partial_state float32 [workspace_rows, num_heads, 2]; with rotation, rotated_query T [tokens,
-    num_heads * head_dim].
+    split among programs. The workspace holds, one after the other, each aligned to 256 bytes: with rotation,
+    rotated_query T [tokens, num_heads * head_dim]; partial_output float32 [workspace_rows, num_heads, head_dim];
+    partial_state float32 [workspace_rows, num_heads, 2].
     """
 
     layer: int
@@ -73,8 +73,8 @@ class PluginFields:
         """For steps of at most ``max_tokens``."""
         shape = self.shape
         rows, row = self.workspace_rows * shape.num_heads, shape.num_heads * shape.head_dim
-        parts = [rows * shape.head_dim * 4, rows * 2 * 4, max_tokens * row * 2 if shape.rotary_dim else 0]
-        return sum(-(-part // _WORKSPACE_ALIGN) * _WORKSPACE_ALIGN for part in parts)
+        parts = [max_tokens * row * 2 if shape.rotary_dim else 0, rows * shape.head_dim * 4, rows * 2 * 4]
+        return sum(-(-part // ALIGNMENT) * ALIGNMENT for part in parts)
 
     def values(self) -> dict[str, int | float | bytes]:
         """By name, in the order of ``FIELDS``."""

@@ -28,11 +28,6 @@ class Limits:
         """Columns of the block table."""
         return -(-self.max_seq_len // self.tokens_per_block)
 
-    def split_rows(self, split: int) -> int:
-        """Rows of a decode step, each as often as its longest context has splits; 0 when nothing is split."""
-        splits = -(-self.max_blocks * self.tokens_per_block // split) if split else 0
-        return self.max_batch_size * splits if splits > 1 else 0
-
 
 @dataclass(frozen=True)
 class Range:

@@ -9,19 +9,20 @@ from pathlib import Path
 
 import onnx_ir as ir
 
+from plugins.kernels.launch import workspace_rows
 from trtc.checkpoint.model_config import ModelConfig
 from trtc.config import BuildConfig
 from trtc.engine.plan import ModelFacts
 from trtc.engine.tensorrt_facts import TensorRtFacts
 from trtc.errors import BuildError
 from trtc.targets.base import Artifact, Progress, max_logit_rows
-from trtc.targets.tensorrt import plugin
+from trtc.targets.tensorrt import kernel_bundle, plugin
 from trtc.targets.tensorrt.attention import AttentionLayer, attention_layers
 from trtc.targets.tensorrt.capabilities import check_settings
 from trtc.targets.tensorrt.child import build_in_child
 from trtc.targets.tensorrt.flavour import FLAVOURS, Flavour
 from trtc.targets.tensorrt.job import WEIGHTS, Job, save_job
-from trtc.targets.tensorrt.kernels import Compile, compile_layers, default_compiler
+from trtc.targets.tensorrt.kernels import Compile, compile_layers
 from trtc.targets.tensorrt.profiles import Limits
 from trtc.targets.tensorrt.weight_file import ATTENTION, MLP, SMALL, VOCABULARY, StoredWeight, write_weights
 
@@ -36,7 +37,7 @@ class TensorRtTarget:
 
     def __init__(self, name: str, compile_bundle: Compile | None = None) -> None:
         self.name = name
-        self._compile = compile_bundle or default_compiler()
+        self._compile = compile_bundle or kernel_bundle.compile_bundle
 
     @property
     def flavour(self) -> Flavour:
@@ -63,12 +64,12 @@ class TensorRtTarget:
         layers = attention_layers(model, config.tokens_per_block, config.dtype)
         _check_layers(layers, model_config.num_layers)
         limits = _limits(config, model_config)
-        kernels = compile_layers(layers, config.sm, self._compile)
-        rows = limits.split_rows(kernels.split)
+        bundles, kernels = compile_layers(layers, config.sm, self._compile)
+        rows = max(workspace_rows(layer.shape, limits.max_num_tokens, limits.max_blocks) for layer in layers)
         with tempfile.TemporaryDirectory(dir=rank_path.parent, prefix=".plan-") as scratch:
             folder = Path(scratch)
             weights = write_weights(model, config.dtype, folder / WEIGHTS, progress)
-            job = Job(self.name, config.sm, config.dtype, limits, rank_path, tuple(weights), kernels.bundles, rows)
+            job = Job(self.name, config.sm, config.dtype, limits, rank_path, tuple(weights), bundles, rows)
             save_job(job, model, folder)
             built = build_in_child(folder, self.flavour, progress, self.stage)
         facts = TensorRtFacts(
@@ -76,7 +77,7 @@ class TensorRtTarget:
             sm=config.sm,
             plugin=f"{plugin.NAMESPACE}::{plugin.NAME} version {plugin.VERSION}",
             plugin_layers=len(layers),
-            kernels=kernels.facts,
+            kernels=kernels,
         )
         artifact = _artifact(rank_path, facts, _model_facts(model_config, limits, layers), weights)
         return replace(artifact, child_peak_rss_bytes=built.peak_rss_bytes)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from trtc.targets.tensorrt.attention import AttentionShape
+from plugins.kernels.shape import AttentionShape
 from trtc.targets.tensorrt.flavour import FLAVOURS
 from trtc.targets.tensorrt.plugin import FIELDS, NAME, NAMESPACE, VERSION, PluginFields, make_creator
 

@@ -15,7 +15,9 @@ from trtc.build import build_engine
 from trtc.config import BuildConfig
 from trtc.engine.reader import open_engine
 from trtc.errors import BuildError, ConfigError, EngineError
+from trtc.targets.tensorrt import kernel_bundle
 from trtc.targets.tensorrt.capabilities import CAPABILITIES
+from trtc.targets.tensorrt.kernel_bundle import KernelBundle, KernelImage
 
 pytestmark = pytest.mark.usefixtures("rtx")
 
@@ -25,6 +27,13 @@ SMS = tuple(CAPABILITIES["tensorrt-rtx"])
 def settings(sm=89, dtype="float16", algo="none", **fields):
     quant = {"quant_algo": algo, **({"group_size": 32} if algo == "w4a16" else {})}
     return BuildConfig(target="tensorrt-rtx", sm=sm, dtype=dtype, quant=quant, **fields)
+
+
+@pytest.fixture
+def quick_kernels(monkeypatch):
+    """Bundles that take no time to compile, for tests of all but the kernels."""
+    image = KernelImage("paged_attention", "entry", 4, 0, 32, 0, {"SPLIT": 512}, b"\x7fELF\0 no code")
+    monkeypatch.setattr(kernel_bundle, "compile_bundle", lambda shape, sm: KernelBundle((image,)))
 
 
 @pytest.fixture(scope="module")
@@ -44,6 +53,7 @@ CASES = [
 ]
 
 
+@pytest.mark.usefixtures("quick_kernels")
 @pytest.mark.parametrize(("model_type", "sm", "dtype", "algo"), CASES)
 def test_every_recipe_builds(checkpoints, tmp_path, model_type, sm, dtype, algo):
     report = build_engine(checkpoints(model_type), tmp_path / "engine", settings(sm, dtype, algo))
@@ -53,6 +63,14 @@ def test_every_recipe_builds(checkpoints, tmp_path, model_type, sm, dtype, algo)
     assert manifest.precision["mlp"] == {"none": dtype, "w8a16": "int8", "w4a16": "int4"}[algo]
     assert manifest.precision["embedding and logits"] == dtype
     assert b"PagedAttention" in (report.path / "rank0.engine").read_bytes()
+
+
+def test_plan_carries_the_kernels_of_every_layer(engine):
+    kernels = open_engine(engine).manifest.tensorrt.kernels
+    assert [kernel.layers for kernel in kernels] == [(0,)] * 3 + [(1,)] * 3, "one window, one without"
+    assert [kernel.role for kernel in kernels[:3]] == ["rotary_kv_write", "paged_attention", "combine_splits"]
+    assert all(kernel.cubin_bytes > 1000 and kernel.registers > 0 for kernel in kernels)
+    assert (engine / "rank0.engine").read_bytes().count(kernel_bundle.MAGIC) == 2
 
 
 def test_manifest_says_what_the_plan_takes(engine):
@@ -73,6 +91,7 @@ def test_manifest_says_what_the_plan_takes(engine):
     assert manifest.memory.kv_bytes_per_token == 2 * 2 * 2 * 64 * 2  # layers, key and value, heads, channels, bytes
 
 
+@pytest.mark.usefixtures("quick_kernels")
 def test_progress_follows_weights_and_builder(checkpoints, tmp_path):
     events = []
     report = build_engine(
@@ -95,6 +114,7 @@ def test_inspect_shows_plan_plugin_profiles_and_bindings(engine):
         "a GPU of compute capability 12.0 and tensorrt-rtx",
         "cannot run it: this build of trtc has no TensorRT backend",
         "trtc::PagedAttention version 1, 2 layers",
+        "paged_attention layer 1: 4 warps,",
         "decode: 1 to 4 tokens of 1 to 4 sequences",
         "mixed: 1 to 48 tokens",
         "kv_cache.0 input float16 [any, 2, 2, 16, 64]",
@@ -139,8 +159,12 @@ def test_damaged_plan_is_refused(engine, tmp_path, damage):
 @pytest.mark.parametrize(
     ("overrides", "algo", "sentence"),
     [
-        ({}, "none", r"PagedAttention 'layers.0.self_attn.attention': its heads have 16 channels; .* 64, 80, 96"),
-        ({"head_dim": 64, "num_attention_heads": 16, "num_key_value_heads": 1}, "none", "16 query heads share"),
+        ({}, "none", r"PagedAttention 'layers.0.self_attn.attention': no attention kernel for head size 16"),
+        (
+            {"head_dim": 64, "num_attention_heads": 16, "num_key_value_heads": 1},
+            "none",
+            "no attention kernel for 16 query heads over 1 KV heads",
+        ),
         ({"head_dim": 64, "intermediate_size": 80}, "w4a16", r"80 input channels are no multiple of .* use w8a16"),
     ],
 )
