@@ -26,7 +26,9 @@ def test_readme_lists_exactly_the_quantizations():
     assert sorted(first_column(section)) == sorted(algo.value for algo in QuantAlgo)
 
 
-@pytest.mark.parametrize("document", ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "docs/environment.md"])
+@pytest.mark.parametrize(
+    "document", ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "docs/environment.md", "docs/tensorrt.md"]
+)
 def test_every_file_a_document_names_exists(document):
     tracked = [
         path.relative_to(ROOT).as_posix()

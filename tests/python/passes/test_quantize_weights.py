@@ -150,3 +150,26 @@ def test_algorithm_none_is_refused(sketch):
     language_model(sketch, tied=True)
     with pytest.raises(PreconditionError, match="algorithm is none"):
         quantize("none")(sketch.model)
+
+
+def test_linear_layers_alone_by_symmetric_groups_or_channels(sketch):
+    """What the TensorRT targets ask for."""
+    language_model(sketch, tied=True)
+    original = dict(sketch.graph.initializers)
+    settings = QuantConfig(quant_algo="w4a16", group_size=64, has_zero_point=False, quantize_vocabulary=False)
+    report = QuantizeWeightsPass(settings)(sketch.model)
+    assert integer_types(sketch) == dict.fromkeys(["a.weight.q", "b.weight.q", "down.weight.q"], "INT4")
+    assert "embed.weight" in sketch.graph.initializers
+    assert {refusal.reason for refusal in report.refusals} == {
+        "the embedding and logits matrix stays as it is (quantize_vocabulary)"
+    }
+    assert not [node for node in sketch.graph if node.op_type == "DequantizeAffine"]
+    assert original["a.weight"].shape == sketch.graph.initializers["a.weight.q"].shape
+
+
+def test_one_scale_for_each_output_channel(sketch):
+    language_model(sketch, tied=True)
+    settings = QuantConfig(quant_algo="w8a16", group_size=0, quantize_vocabulary=False)
+    QuantizeWeightsPass(settings)(sketch.model)
+    scales = {name: tuple(v.shape) for name, v in sketch.graph.initializers.items() if name.endswith(".scale")}
+    assert scales == {"a.weight.scale": (WIDE, 1), "b.weight.scale": (WIDE, 1), "down.weight.scale": (HIDDEN, 1)}

@@ -183,3 +183,22 @@ def test_thread_counts_agree():
     one, two = _core.quantize_groupwise(w, 4, 32, 1), _core.quantize_groupwise(w, 4, 32, 2)
     for a, b in zip(one, two, strict=True):
         np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize(("bits", "group"), [(4, 32), (4, 64), (4, 160), (8, 160)])
+@pytest.mark.parametrize("kind", ["normal", "spread", "zeros"])
+def test_symmetric_rounding_moves_no_weight_by_more_than_half_a_step(bits, group, kind):
+    w = {"normal": normal(9, 160), "spread": weights_of_every_kind()["spread"], "zeros": np.zeros((9, 160), F32)}[kind]
+    rows = QuantizedWeight(ArrayWeight(w), bits, group, symmetric=True).read()
+    top = 7 if bits == 4 else 127
+    assert rows.zero is None and rows.scale.shape == (9, -(-160 // group)) and np.abs(rows.q).max() <= top
+    step = np.repeat(rows.scale.astype(F32), group, axis=1)[:, :160]
+    smallest = 2.0**-24 * top  # of float16 scales
+    assert (np.abs(w - rows.q * step) <= step * 0.51 + smallest).all()
+
+
+def test_symmetric_rounding_refuses_what_its_scale_cannot_hold():
+    w = normal(4, 64)
+    w[2, 3] = 1e6
+    with pytest.raises(BuildError, match=r"a weight is 1e\+06: int4 needs finite weights below 458640 in magnitude"):
+        QuantizedWeight(ArrayWeight(w), 4, 64, symmetric=True).read()
