@@ -18,7 +18,7 @@ SHAPES = [
         head_dim=80,
         block_size=64,
         scale=0.1,
-        window=12,
+        window=100,
         softcap=5.0,
         compute_dtype="bfloat16",
     ),
