@@ -78,7 +78,7 @@ def test_a_compiled_bundle_holds_three_kernels_and_their_constants(bundle: Kerne
     assert attention.constants["BLOCK_TOKENS"] * 4 <= attention.constants["BLOCK_M"]
     for kernel in bundle.kernels:
         assert kernel.entry.encode() in kernel.cubin
-        assert kernel.num_warps == 4
+        assert kernel.num_warps == 4 and kernel.spill_bytes == 0
 
 
 def test_a_cubin_takes_the_parameters_of_its_source_and_two_scratch_pointers(bundle: KernelBundle):
@@ -127,7 +127,7 @@ def test_the_table_covers_every_architecture_within_its_limits():
 
 @pytest.mark.parametrize(
     "sm, head_dim, variant, spills",
-    [(80, 128, "plain", False), (89, 64, "plain", False), (90, 128, "float8 cache", False), (120, 128, "plain", True)],
+    [(80, 128, "plain", False), (90, 128, "float8 cache", False), (120, 128, "plain", True)],
 )
 def test_kernels_need_no_more_than_the_table_says(sm: int, head_dim: int, variant: str, spills: bool):
     triton = pytest.importorskip("triton")
