@@ -9,8 +9,8 @@ import importlib.metadata
 import json
 import os
 import re
+import secrets
 import shutil
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -127,15 +127,18 @@ def _locked_draft(target: Path) -> Iterator[Path]:
     The lock is on the directory itself: a build killed at any moment, even while it puts the engine in place, leaves a
     draft that the next build can tell from one in the making.
     """
-    directory = Path(tempfile.mkdtemp(prefix=_draft_prefix(target), dir=target.parent))
-    lock = os.open(directory, os.O_RDONLY)
-    try:
+    directory = target.with_name(_draft_prefix(target) + secrets.token_hex(8))
+    lock: int | None = None
+    try:  # from before the directory is there: Ctrl-C may come between any two lines
+        directory.mkdir()
+        lock = os.open(directory, os.O_RDONLY)
         fcntl.flock(lock, fcntl.LOCK_EX)
         directory.chmod(0o755)
         yield directory
     finally:
         shutil.rmtree(directory, ignore_errors=True)
-        os.close(lock)
+        if lock is not None:
+            os.close(lock)
 
 
 def _draft_prefix(target: Path) -> str:

@@ -117,6 +117,20 @@ def test_full_disk_is_one_sentence_and_leaves_nothing(tmp_path, monkeypatch):
     assert left_in(tmp_path) == []
 
 
+@pytest.mark.parametrize("where", ["os.open", "fcntl.flock", "pathlib.Path.chmod"])
+def test_an_interrupt_while_the_draft_is_being_made_leaves_nothing(tmp_path, monkeypatch, where):
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+
+        def interrupted(*_):  # once: removing the draft calls the same functions
+            patch.undo()
+            raise KeyboardInterrupt
+
+        patch.setattr(where, interrupted)
+        with write_engine(tmp_path / "engine"):
+            pass
+    assert left_in(tmp_path) == []
+
+
 def test_draft_of_a_killed_build_is_cleared_by_the_next(tmp_path):
     code = (
         "import os, signal, sys\n"
