@@ -207,8 +207,7 @@ Executor::Executor(const std::string& engine_path, const ExecutorConfig& config)
 Executor::Executor(std::unique_ptr<ModelBackend> backend, const ExecutorConfig& config) try
     : impl_(std::make_unique<Impl>(std::move(backend), config)) {
 } catch (const std::bad_alloc&) {
-  throw ExecutorError(
-      "not enough memory for a step's block tables and logits; lower max_batch_size, max_num_tokens or max_seq_len");
+  throw ExecutorError("not enough memory for the executor; lower max_batch_size or max_num_tokens");
 }
 
 Executor::~Executor() {

@@ -26,6 +26,19 @@ void check_at_least(const char* name, std::int32_t value, std::int32_t least) {
                       " or more");
 }
 
+// The memory of a step outside the backend: logits and the block table.
+void check_step_memory(const ExecutorLimits& limits, std::size_t available_bytes) {
+  const double logits = 4.0 * limits.step.max_logit_rows * limits.vocab_size;
+  const double columns = static_cast<double>(limits.max_seq_len) / limits.tokens_per_block + 1;
+  const double table = 4.0 * limits.step.max_batch_size * columns;
+  if (logits + table <= static_cast<double>(available_bytes)) return;
+  throw ExecutorError("a step of " + std::to_string(limits.step.max_logit_rows) + " rows of logits over " +
+                      std::to_string(limits.vocab_size) + " tokens and " + std::to_string(limits.step.max_batch_size) +
+                      " sequences of " + std::to_string(limits.max_seq_len) + " tokens does not fit into the " +
+                      std::to_string(available_bytes) +
+                      " bytes of available memory; build the engine with a smaller max_batch_size or max_seq_len");
+}
+
 }  // namespace
 
 ExecutorLimits resolve_limits(const ExecutorConfig& config, const ModelInfo& model, std::size_t available_bytes) {
@@ -50,6 +63,7 @@ ExecutorLimits resolve_limits(const ExecutorConfig& config, const ModelInfo& mod
   limits.vocab_size = model.vocab_size;
   limits.max_seq_len = model.max_seq_len;
   limits.tokens_per_block = model.tokens_per_block;
+  check_step_memory(limits, available_bytes);
   limits.num_blocks =
       kv_cache::capacity_blocks(config.kv_cache_config, model, limits.step.max_batch_size, available_bytes);
   limits.max_queue_size = config.max_queue_size;

@@ -167,10 +167,13 @@ def test_a_weight_too_large_to_be_packed_is_an_engine_error(engine: Path) -> Non
 def test_limits_that_no_memory_holds_are_an_executor_error(engine: Path) -> None:
     sealed = Sealed(engine)
     most = 1 << 24
-    facts = replace(sealed.plan.facts, max_batch_size=most, max_num_tokens=most, max_logit_rows=most, max_seq_len=most)
-    sealed.write(replace(sealed.plan, facts=facts, calls=()))
-    with pytest.raises(ExecutorError, match=r"not enough memory|gives a KV cache of"):
-        sealed.execute()
+    for sizes in (
+        {"max_logit_rows": most, "vocab_size": most},
+        {"max_batch_size": most, "max_num_tokens": most, "max_logit_rows": most, "max_seq_len": most},
+    ):
+        sealed.write(replace(sealed.plan, facts=replace(sealed.plan.facts, **sizes), calls=()))
+        with pytest.raises(ExecutorError, match=r"does not fit into the \d+ bytes of available memory"):
+            sealed.execute()
 
 
 def test_step_inputs_are_told_apart_by_their_index(engine: Path) -> None:
