@@ -1,4 +1,7 @@
-"""Writes ``cpp/src/engine/plan_format.h`` from the declarations: ``python -m trtc.engine.generate_header``."""
+"""Writes C++ headers from declarations: ``python -m trtc.engine.generate_header``.
+
+``cpp/src/engine/plan_format.h`` has the plan's records, ``binding_names.h`` beside it the names of a step's bindings.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +11,10 @@ from pathlib import Path
 
 from trtc.engine import format as plan
 from trtc.engine.operators import OP_SPECS, Op, OpSpec
+from trtc.graph import contract
 
 HEADER_PATH = Path(__file__).resolve().parents[2] / "cpp" / "src" / "engine" / "plan_format.h"
+BINDINGS_PATH = HEADER_PATH.with_name("binding_names.h")
 
 _CPP_TYPES = {
     "u8": "std::uint8_t",
@@ -123,9 +128,41 @@ def header_text() -> str:
     return re.sub(r"\n{3,}", "\n\n", "\n".join(parts))
 
 
+def binding_names_text() -> str:
+    """The header with the names of a step's bindings."""
+    inputs = "".join(f'    "{binding.name}",  // {_shape(binding)}\n' for binding in contract.STEP_INPUTS)
+    prefix = contract.kv_cache(0, 1, 1, 1).name.removesuffix("0")
+    suffix = contract.kv_cache_out(0).removeprefix(prefix + "0")
+    return f"""\
+// Generated from trtc/graph/contract.py by `python -m trtc.engine.generate_header`; do not edit.
+// The names of a step's bindings.
+#pragma once
+
+#include <array>
+
+// clang-format off
+namespace trtc::engine {{
+
+// int32 inputs of every step, in the order of StepInputs.
+constexpr std::array<const char*, {len(contract.STEP_INPUTS)}> kStepInputNames{{{{
+{inputs}}}}};
+constexpr const char* kLogitsName = "{contract.logits(1).name}";
+constexpr const char* kKvCachePrefix = "{prefix}";  // then the layer's number
+constexpr const char* kKvCacheOutSuffix = "{suffix}";  // of the output that aliases a layer's cache
+
+}}  // namespace trtc::engine
+// clang-format on
+"""
+
+
+def _shape(binding: contract.Binding) -> str:
+    return f"[{', '.join(map(str, binding.shape))}]"
+
+
 def main() -> None:
     HEADER_PATH.parent.mkdir(parents=True, exist_ok=True)
     HEADER_PATH.write_text(header_text())
+    BINDINGS_PATH.write_text(binding_names_text())
 
 
 if __name__ == "__main__":

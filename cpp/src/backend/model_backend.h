@@ -3,6 +3,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -19,6 +21,7 @@ struct ModelInfo {
   std::int32_t max_logit_rows = 0;  // rows of logits one step can return
   std::int32_t tokens_per_block = 0;
   std::size_t kv_bytes_per_block = 0;  // all layers, key and value
+  std::int32_t max_kv_blocks = std::numeric_limits<std::int32_t>::max();
 };
 
 // One step, packed. Names and shapes as in trtc/graph/contract.py; the caller owns the memory.
@@ -37,6 +40,9 @@ class ModelBackend {
   virtual ~ModelBackend() = default;
 
   virtual const ModelInfo& info() const = 0;
+
+  // Bytes that the KV cache may take a part of, where they are not this machine's own memory but a device's.
+  virtual std::optional<std::size_t> free_device_memory() const { return std::nullopt; }
 
   // Called once, before the first run. Throws ExecutorError when the memory cannot be had.
   virtual void allocate_kv_cache(std::int32_t num_blocks) = 0;

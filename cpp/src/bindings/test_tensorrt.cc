@@ -5,10 +5,12 @@
 
 namespace trtc::bindings {
 void bind_test_plugin(pybind11::module_& module);   // test_tensorrt_plugin.cc
+void bind_test_backend(pybind11::module_& module);  // test_tensorrt_backend.cc
 }  // namespace trtc::bindings
 
 PYBIND11_MODULE(_test_tensorrt, module) {
   module.doc() = "Parts of the TensorRT runtime, for tests";
   trtc::bindings::register_errors();
   trtc::bindings::bind_test_plugin(module);
+  trtc::bindings::bind_test_backend(module);
 }

@@ -10,7 +10,7 @@
 #include <thread>
 #include <utility>
 
-#include "backend/cpu_backend.h"
+#include "backend/load_engine.h"
 #include "backend/model_backend.h"
 #include "executor/limits.h"
 #include "executor/response_box.h"
@@ -21,13 +21,23 @@
 
 namespace trtc::executor {
 
+namespace {
+
+// Bytes that the KV cache may take its fraction of.
+std::size_t kv_memory(const ModelBackend& backend) {
+  const auto device = backend.free_device_memory();
+  return device ? *device : kv_cache::available_memory();
+}
+
+}  // namespace
+
 // Callers leave requests and cancellations in an inbox; the worker takes them between two steps and is the only one
 // that touches the loop. Locks are held for copies of small values only.
 class Executor::Impl {
  public:
   Impl(std::unique_ptr<ModelBackend> backend, const ExecutorConfig& config)
       : backend_(std::move(backend)),
-        limits_(resolve_limits(config, backend_->info(), kv_cache::available_memory())),
+        limits_(resolve_limits(config, backend_->info(), kv_memory(*backend_))),
         most_iterations_(config.iter_stats_max_iterations),
         loop_(*backend_, limits_, config.kv_cache_config.enable_block_reuse) {
     backend_->allocate_kv_cache(limits_.num_blocks);
@@ -202,7 +212,7 @@ class Executor::Impl {
 };
 
 Executor::Executor(const std::string& engine_path, const ExecutorConfig& config)
-    : Executor(load_cpu_engine(engine_path, config.num_threads), config) {}
+    : Executor(load_engine(engine_path, config.num_threads), config) {}
 
 Executor::Executor(std::unique_ptr<ModelBackend> backend, const ExecutorConfig& config) try
     : impl_(std::make_unique<Impl>(std::move(backend), config)) {

@@ -97,6 +97,7 @@ std::int32_t capacity_blocks(const executor::KvCacheConfig& config, const ModelI
   limit_to(config.free_memory_fraction * static_cast<double>(available_bytes) / block_bytes,
            "kv_cache_config.free_memory_fraction = " + std::to_string(config.free_memory_fraction) + " of " +
                std::to_string(available_bytes) + " available bytes");
+  limit_to(static_cast<double>(model.max_kv_blocks), "the engine's largest pool");
   if (blocks < per_sequence) {
     throw ExecutorError(reason + " gives a KV cache of " + std::to_string(blocks) + " blocks of " +
                         std::to_string(block_tokens) + " tokens (" + std::to_string(model.kv_bytes_per_block) +

@@ -6,13 +6,14 @@ import pytest
 
 from trtc.engine import format as fmt
 from trtc.engine.format import SlotKinds
-from trtc.engine.generate_header import HEADER_PATH, header_text
+from trtc.engine.generate_header import BINDINGS_PATH, HEADER_PATH, binding_names_text, header_text
 from trtc.engine.operators import OP_SPECS, Op
 from trtc.graph import contract
 
 
 def test_generated_header_is_up_to_date():
     assert HEADER_PATH.read_text() == header_text(), "run: python -m trtc.engine.generate_header"
+    assert BINDINGS_PATH.read_text() == binding_names_text(), "run: python -m trtc.engine.generate_header"
 
 
 @pytest.mark.parametrize("record", fmt.RECORDS, ids=lambda record: record.name)
