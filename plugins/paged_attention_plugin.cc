@@ -190,14 +190,10 @@ int32_t PagedAttentionPlugin::getAliasedInput(int32_t outputIndex) noexcept {
   return outputIndex == kKvCacheOut ? kKvCache : -1;
 }
 
-void PagedAttentionPlugin::load_kernels() {
-  if (kernels_ == nullptr) kernels_ = shared_kernels(cuda_driver(), fields_);
-}
-
 int32_t PagedAttentionPlugin::onShapeChange(nvinfer1::PluginTensorDesc const* /*in*/, int32_t nbInputs,
                                             nvinfer1::PluginTensorDesc const* /*out*/, int32_t nbOutputs) noexcept {
   return guarded<int32_t>(1, [&] {
-    load_kernels();
+    if (kernels_ == nullptr) kernels_ = shared_kernels(cuda_driver(), fields_);
     return nbInputs == num_inputs() && nbOutputs == kNumOutputs ? 0 : 1;
   });
 }
@@ -206,7 +202,7 @@ int32_t PagedAttentionPlugin::enqueue(nvinfer1::PluginTensorDesc const* inputDes
                                       nvinfer1::PluginTensorDesc const* /*outputDesc*/, void const* const* inputs,
                                       void* const* outputs, void* workspace, cudaStream_t stream) noexcept {
   return guarded<int32_t>(1, [&] {
-    if (kernels_ == nullptr) throw ExecutorError("trtc::PagedAttention was enqueued before it was attached");
+    if (kernels_ == nullptr) throw ExecutorError("trtc::PagedAttention was enqueued before its shapes were set");
     if (outputs[kKvCacheOut] != inputs[kKvCache]) {
       throw ExecutorError("the KV cache of layer " + std::to_string(fields_.layer) +
                           " and its output differ in address; give both the same");
@@ -223,12 +219,10 @@ int32_t PagedAttentionPlugin::enqueue(nvinfer1::PluginTensorDesc const* inputDes
   });
 }
 
+// TensorRT attaches plugins while it builds too, where there may be no GPU, and does not survive a null: the kernels
+// are loaded when the first shapes are known.
 nvinfer1::IPluginV3* PagedAttentionPlugin::attachToContext(nvinfer1::IPluginResourceContext* /*context*/) noexcept {
-  return guarded<nvinfer1::IPluginV3*>(nullptr, [this] {
-    auto copy = std::make_unique<PagedAttentionPlugin>(fields_);
-    copy->load_kernels();
-    return copy.release();
-  });
+  return clone();
 }
 
 nvinfer1::PluginFieldCollection const* PagedAttentionPlugin::getFieldsToSerialize() noexcept { return &collection_; }

@@ -60,10 +60,9 @@ class PagedAttentionPlugin final : public nvinfer1::IPluginV3,
 
   int32_t num_inputs() const;
   nvinfer1::DataType type_of(int32_t position) const;
-  void load_kernels();
 
   const AttentionFields fields_;
-  std::shared_ptr<const AttentionKernels> kernels_;  // loaded by attachToContext or, while building, onShapeChange
+  std::shared_ptr<const AttentionKernels> kernels_;  // loaded when shapes are first set
   std::array<nvinfer1::PluginField, kFields.size()> serialized_;
   nvinfer1::PluginFieldCollection collection_{};
 };

@@ -28,7 +28,12 @@ void check_version(const std::string& path, const engine::TensorRtManifest& mani
 
 void check_device(const std::string& path, const engine::TensorRtManifest& manifest, int device) {
   int devices = 0;
-  check_cuda(cudaGetDeviceCount(&devices), "looking for a GPU");
+  const cudaError_t status = cudaGetDeviceCount(&devices);
+  if (status == cudaErrorNoDevice || status == cudaErrorInsufficientDriver) {
+    throw ExecutorError("this machine has no GPU that CUDA can use (" + std::string(cudaGetErrorString(status)) +
+                        "); run the engine where there is one, or build it with target cpu");
+  }
+  check_cuda(status, "looking for a GPU");
   if (device < 0 || device >= devices) {
     throw ExecutorError("GPU " + std::to_string(device) + " is not one of this machine's " + std::to_string(devices));
   }
