@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <exception>
-#include <memory>
 #include <span>
 #include <string>
 #include <type_traits>
@@ -125,11 +124,8 @@ nvinfer1::IPluginCapability* PagedAttentionPlugin::getCapabilityInterface(
 }
 
 nvinfer1::IPluginV3* PagedAttentionPlugin::clone() noexcept {
-  return guarded<nvinfer1::IPluginV3*>(nullptr, [this] {
-    auto copy = std::make_unique<PagedAttentionPlugin>(fields_);
-    copy->kernels_ = kernels_;
-    return copy.release();
-  });
+  // Without its kernels: the copy may serve in another CUDA context. Where it does not, it finds them loaded.
+  return guarded<nvinfer1::IPluginV3*>(nullptr, [this] { return new PagedAttentionPlugin(fields_); });
 }
 
 int32_t PagedAttentionPlugin::num_inputs() const {

@@ -11,7 +11,7 @@ from trtc._test_executor import available_memory, capacity_blocks
 from trtc.errors import ExecutorError
 
 
-def blocks(available_bytes: int = 1 << 40, **config: Any) -> int:
+def blocks(available_bytes: int = 1 << 40, max_kv_blocks: int = 2**31 - 1, **config: Any) -> int:
     """Of a model of 100 tokens, 16 to a block of 1000 bytes, and a batch of 4."""
     return capacity_blocks(
         KvCacheConfig(**config),
@@ -20,6 +20,7 @@ def blocks(available_bytes: int = 1 << 40, **config: Any) -> int:
         bytes_per_block=1000,
         max_batch_size=4,
         available_bytes=available_bytes,
+        max_kv_blocks=max_kv_blocks,
     )
 
 
@@ -32,6 +33,7 @@ def test_the_least_limit_holds() -> None:
     assert blocks(max_bytes=9999) == 9
     assert blocks(available_bytes=20_000) == 10
     assert blocks(available_bytes=20_000, free_memory_fraction=0.4) == 8
+    assert blocks(max_kv_blocks=9) == 9
     assert blocks(available_bytes=20_000, max_tokens=144, max_bytes=8000) == 8
 
 
@@ -46,6 +48,7 @@ def test_a_huge_limit_limits_nothing(huge: int) -> None:
         ({"max_tokens": 96}, r"max_tokens = 96 gives a KV cache of 6 blocks .* max_seq_len 100 needs 7 blocks"),
         ({"max_bytes": 6999}, r"max_bytes = 6999 gives a KV cache of 6 blocks"),
         ({"available_bytes": 13_000}, r"free_memory_fraction = 0.5\d* of 13000 available bytes gives"),
+        ({"max_kv_blocks": 6}, "the engine's largest pool gives a KV cache of 6 blocks"),
         ({"max_tokens": 0}, "max_tokens is 0; expected 1 or more"),
         ({"max_bytes": -1}, "max_bytes is -1; expected 1 or more"),
         ({"free_memory_fraction": 0.0}, "free_memory_fraction is 0"),

@@ -127,15 +127,16 @@ void bind_test_kv_cache(py::module_& module) {
   module.def(
       "capacity_blocks",
       [](const executor::KvCacheConfig& config, int max_seq_len, int tokens_per_block, std::size_t bytes_per_block,
-         int max_batch_size, std::size_t available_bytes) {
+         int max_batch_size, std::size_t available_bytes, int max_kv_blocks) {
         ModelInfo model;
         model.max_seq_len = max_seq_len;
         model.tokens_per_block = tokens_per_block;
         model.kv_bytes_per_block = bytes_per_block;
+        model.max_kv_blocks = max_kv_blocks;
         return capacity_blocks(config, model, max_batch_size, available_bytes);
       },
       py::arg("config"), py::kw_only(), py::arg("max_seq_len"), py::arg("tokens_per_block"), py::arg("bytes_per_block"),
-      py::arg("max_batch_size"), py::arg("available_bytes"));
+      py::arg("max_batch_size"), py::arg("available_bytes"), py::arg("max_kv_blocks"));
 }
 
 }  // namespace trtc::bindings

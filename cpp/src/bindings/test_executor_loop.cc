@@ -26,7 +26,7 @@ class ScriptedLoop {
  public:
   ScriptedLoop(const ScriptedModel& model, const ExecutorConfig& config)
       : backend_(model, std::make_shared<ScriptControl>()),
-        limits_(resolve_limits(config, model.info, kPlentyOfMemory)),
+        limits_(resolve_limits(config, model.info, kPlentyOfMemory, kPlentyOfMemory)),
         loop_(backend_, limits_, config.kv_cache_config.enable_block_reuse) {
     backend_.allocate_kv_cache(limits_.num_blocks);
   }

@@ -23,10 +23,9 @@ namespace trtc::executor {
 
 namespace {
 
-// Bytes that the KV cache may take its fraction of.
-std::size_t kv_memory(const ModelBackend& backend) {
-  const auto device = backend.free_device_memory();
-  return device ? *device : kv_cache::available_memory();
+ExecutorLimits limits_of(const ModelBackend& backend, const ExecutorConfig& config) {
+  const std::size_t host = kv_cache::available_memory();
+  return resolve_limits(config, backend.info(), host, backend.free_device_memory().value_or(host));
 }
 
 }  // namespace
@@ -37,7 +36,7 @@ class Executor::Impl {
  public:
   Impl(std::unique_ptr<ModelBackend> backend, const ExecutorConfig& config)
       : backend_(std::move(backend)),
-        limits_(resolve_limits(config, backend_->info(), kv_memory(*backend_))),
+        limits_(limits_of(*backend_, config)),
         most_iterations_(config.iter_stats_max_iterations),
         loop_(*backend_, limits_, config.kv_cache_config.enable_block_reuse) {
     backend_->allocate_kv_cache(limits_.num_blocks);

@@ -41,7 +41,8 @@ void check_step_memory(const ExecutorLimits& limits, std::size_t available_bytes
 
 }  // namespace
 
-ExecutorLimits resolve_limits(const ExecutorConfig& config, const ModelInfo& model, std::size_t available_bytes) {
+ExecutorLimits resolve_limits(const ExecutorConfig& config, const ModelInfo& model, std::size_t host_bytes,
+                              std::size_t kv_bytes) {
   const SchedulerConfig& scheduler = config.scheduler_config;
   check_at_least("num_threads", config.num_threads, 0);
   check_at_least("iter_stats_max_iterations", config.iter_stats_max_iterations, 0);
@@ -63,9 +64,8 @@ ExecutorLimits resolve_limits(const ExecutorConfig& config, const ModelInfo& mod
   limits.vocab_size = model.vocab_size;
   limits.max_seq_len = model.max_seq_len;
   limits.tokens_per_block = model.tokens_per_block;
-  check_step_memory(limits, available_bytes);
-  limits.num_blocks =
-      kv_cache::capacity_blocks(config.kv_cache_config, model, limits.step.max_batch_size, available_bytes);
+  check_step_memory(limits, host_bytes);
+  limits.num_blocks = kv_cache::capacity_blocks(config.kv_cache_config, model, limits.step.max_batch_size, kv_bytes);
   limits.max_queue_size = config.max_queue_size;
   return limits;
 }

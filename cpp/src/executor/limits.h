@@ -19,9 +19,11 @@ struct ExecutorLimits {
   std::int32_t max_queue_size = 0;
 };
 
-// available_bytes: memory that the KV cache may take its fraction of. Throws ExecutorError for a setting that is out
-// of range, contradicts another or exceeds the engine's limit.
-ExecutorLimits resolve_limits(const ExecutorConfig& config, const ModelInfo& model, std::size_t available_bytes);
+// host_bytes: memory that a step of the executor must fit into; kv_bytes: memory that the KV cache may take its
+// fraction of. Throws ExecutorError for a setting that is out of range, contradicts another or exceeds the engine's
+// limit.
+ExecutorLimits resolve_limits(const ExecutorConfig& config, const ModelInfo& model, std::size_t host_bytes,
+                              std::size_t kv_bytes);
 
 // The most KV blocks a request can come to own: n sequences share the full blocks of the prompt.
 std::int64_t worst_case_blocks(const Request& request, std::int32_t tokens_per_block);
