@@ -35,6 +35,7 @@ def pack_i4(
 # The CPU backend, step by step.
 
 def selected_isa() -> str: ...
+def tensorrt_runtimes() -> list[str]: ...
 
 class ModelInfo:
     engine_hash: str

@@ -5,9 +5,11 @@ from __future__ import annotations
 import contextlib
 import json
 import random
+from pathlib import Path
 
 import pytest
 
+from trtc import _core
 from trtc import _test_tensorrt as t
 from trtc.errors import EngineError
 
@@ -84,6 +86,12 @@ def test_what_is_wrong_in_a_manifest_is_named(tmp_path, path, value, problem):
 def test_a_missing_manifest_is_an_engine_error(tmp_path):
     with pytest.raises(EngineError, match=r"engine\.json cannot be opened"):
         t.read_manifest(str(tmp_path))
+
+
+def test_the_runtimes_are_those_whose_library_was_built():
+    names = {"tensorrt": "libtrtc_tensorrt.so", "tensorrt-rtx": "libtrtc_tensorrt_rtx.so"}
+    folder = Path(_core.__file__).parent
+    assert _core.tensorrt_runtimes() == [name for name, library in names.items() if (folder / library).exists()]
 
 
 def test_an_engine_of_a_runtime_that_was_left_out_is_refused_with_what_to_do(tmp_path):

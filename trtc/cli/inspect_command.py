@@ -118,6 +118,8 @@ def _this_machine(engine: Engine) -> str:
 
     if not engine.runs_here:
         return "cannot run it: this build of trtc has no TensorRT backend"
+    if engine.manifest.tensorrt is not None:
+        return f"runs it where such a GPU is: this build of trtc has the {engine.manifest.tensorrt.flavour} runtime"
     try:
         return f"runs it with {_core.selected_isa()} kernels"
     except EngineError as error:  # TRTC_CPU_ISA asks for what is not there

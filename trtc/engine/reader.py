@@ -27,11 +27,13 @@ class Engine:
     @property
     def runs_here(self) -> bool:
         """Whether this build of trtc has a backend for the engine."""
-        return self.manifest.tensorrt is None
+        from trtc import _core
+
+        return self.manifest.tensorrt is None or self.manifest.tensorrt.flavour in _core.tensorrt_runtimes()
 
     def require_backend(self) -> None:
         """Raises EngineError when it has none."""
-        if self.manifest.tensorrt is not None:
+        if self.manifest.tensorrt is not None and not self.runs_here:
             kind = f"{self.manifest.target} engine for sm {self.manifest.tensorrt.sm}"
             raise EngineError(
                 f"{self.directory} is a {kind}, and this build of trtc has no TensorRT backend to run it; "

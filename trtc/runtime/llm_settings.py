@@ -46,7 +46,7 @@ def engine_directory(
     model: str | Path, build: BuildConfig | None, progress: Callable[[str, int, int], None] | None
 ) -> Path:
     if not is_engine(model):
-        if build is not None and build.target != "cpu":
+        if build is not None and build.target not in ("cpu", *_core.tensorrt_runtimes()):
             raise ConfigError(
                 f"build_config.target is {build.target}, and this build of trtc has no TensorRT backend to run such an "
                 "engine; use target cpu, or make the engine with `trtc build` for another machine"

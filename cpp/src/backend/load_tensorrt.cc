@@ -1,5 +1,6 @@
 // Finds the library that runs TensorRT plans: it lies beside this one, where the build found TensorRT.
 #include <dlfcn.h>
+#include <unistd.h>
 
 #include <string>
 
@@ -18,13 +19,30 @@ std::string own_folder() {
   return slash == std::string::npos ? "." : path.substr(0, slash);
 }
 
-const char* library_name(const std::string& flavour) {
-  if (flavour == "tensorrt") return "libtrtc_tensorrt.so";
-  if (flavour == "tensorrt-rtx") return "libtrtc_tensorrt_rtx.so";
+struct Runtime {
+  const char* flavour;
+  const char* library;
+};
+constexpr Runtime kRuntimes[] = {{"tensorrt", "libtrtc_tensorrt.so"}, {"tensorrt-rtx", "libtrtc_tensorrt_rtx.so"}};
+
+std::string library_path(const Runtime& runtime) { return own_folder() + "/" + runtime.library; }
+
+std::string library_path(const std::string& flavour) {
+  for (const Runtime& runtime : kRuntimes) {
+    if (flavour == runtime.flavour) return library_path(runtime);
+  }
   throw EngineError("the engine was built with " + flavour + ", which this version of trtc does not know");
 }
 
 }  // namespace
+
+std::vector<std::string> tensorrt_runtimes() {
+  std::vector<std::string> flavours;
+  for (const Runtime& runtime : kRuntimes) {
+    if (::access(library_path(runtime).c_str(), R_OK) == 0) flavours.emplace_back(runtime.flavour);
+  }
+  return flavours;
+}
 
 std::unique_ptr<ModelBackend> load_tensorrt_engine(const std::string& engine_dir, const engine::Manifest& manifest,
                                                    const GpuEngineOptions& options) {
@@ -32,7 +50,7 @@ std::unique_ptr<ModelBackend> load_tensorrt_engine(const std::string& engine_dir
     throw EngineError(engine_dir + " has " + std::to_string(manifest.ranks) +
                       " ranks; this version of trtc runs engines of one rank");
   }
-  const std::string path = own_folder() + "/" + library_name(manifest.tensorrt->flavour);
+  const std::string path = library_path(manifest.tensorrt->flavour);
   // Never closed: its code must outlive every engine.
   void* library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {

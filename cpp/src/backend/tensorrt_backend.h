@@ -3,12 +3,16 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "backend/gpu_engine.h"
 #include "backend/model_backend.h"
 #include "engine/manifest.h"
 
 namespace trtc {
+
+// The flavours whose runtime this build of trtc has: "tensorrt", "tensorrt-rtx". Opens nothing.
+std::vector<std::string> tensorrt_runtimes();
 
 // Throws EngineError when the plan and the manifest beside it contradict each other.
 std::unique_ptr<ModelBackend> make_tensorrt_backend(std::unique_ptr<GpuEngine> gpu, const engine::Manifest& manifest);

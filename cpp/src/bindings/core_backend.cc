@@ -1,6 +1,7 @@
 // A CPU engine, step by step, for tests and tools; serving goes through the executor.
 #include <pybind11/numpy.h>
 #include <pybind11/pybind11.h>
+#include <pybind11/stl.h>
 
 #include <cstdint>
 #include <memory>
@@ -10,6 +11,7 @@
 
 #include "backend/cpu_backend.h"
 #include "backend/model_backend.h"
+#include "backend/tensorrt_backend.h"
 #include "common/cpu_features.h"
 
 namespace py = pybind11;
@@ -77,6 +79,7 @@ void bind_backend(py::module_& module) {
            py::arg("context_lens"), py::arg("block_table"), py::arg("logit_rows"),
            "float32 [logit_rows, vocab_size]; inputs are int32 as in trtc/graph/contract.py.")
       .def("copy_block", &CpuModel::copy_block, py::arg("source"), py::arg("destination"));
+  module.def("tensorrt_runtimes", &tensorrt_runtimes, "TensorRT flavours whose engines this build of trtc can run.");
   module.def(
       "selected_isa", [] { return std::string(isa_name(selected_isa())); },
       "Name of the instruction set level that kernels use; TRTC_CPU_ISA forces one.");
