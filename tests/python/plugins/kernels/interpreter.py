@@ -4,7 +4,6 @@ imported."""
 from __future__ import annotations
 
 import multiprocessing
-import os
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
@@ -13,6 +12,7 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
+import pytest
 
 from plugins.kernels.shape import AttentionShape
 
@@ -21,17 +21,12 @@ TORCH_TYPES = {np.dtype(ml_dtypes.bfloat16): "bfloat16", np.dtype(ml_dtypes.floa
 
 @contextmanager
 def interpreter() -> Iterator[ProcessPoolExecutor]:
-    """An executor for run_step. Its process starts with TRITON_INTERPRET=1."""
-    before = os.environ.get("TRITON_INTERPRET")
-    os.environ["TRITON_INTERPRET"] = "1"
-    try:
-        with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as executor:
+    """An executor for run_step. Its process starts with TRITON_INTERPRET=1; this one's other tests never see that."""
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as executor:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("TRITON_INTERPRET", "1")
             executor.submit(start).result()
-            yield executor
-    finally:
-        os.environ.pop("TRITON_INTERPRET")
-        if before is not None:
-            os.environ["TRITON_INTERPRET"] = before
+        yield executor
 
 
 def start() -> None:
