@@ -14,6 +14,10 @@ DOMAIN_VERSION = 1
 ONNX_OPSET = 24
 
 
+# Operators, by domain and name, whose output stands for a quantized weight or for quantized activations.
+DEQUANTIZERS = (("", "DequantizeLinear"), (DOMAIN, "DequantizeAffine"))
+
+
 @dataclass(frozen=True)
 class OpSchema:
     """Inputs, outputs and attributes (name to type; every one is required) of one operator."""

@@ -16,7 +16,7 @@ from trtc.graph import reference
 from trtc.graph.builder import LazyWeight
 from trtc.passes.base import RewritePass
 from trtc.passes.lazy_weights import add_weight, weight_of
-from trtc.passes.rewriting import remove_dead, static_shape
+from trtc.passes.rewriting import is_dequantize, remove_dead, static_shape
 
 Array = npt.NDArray[Any]
 
@@ -28,7 +28,7 @@ class FoldConstantsPass(RewritePass[ir.Node]):
         return node if node.inputs and all(v is None or v.is_initializer() for v in node.inputs) else None
 
     def check(self, match: ir.Node) -> str | None:
-        if match.op_type in ("DequantizeLinear", "DequantizeAffine"):
+        if is_dequantize(match):
             return f"{match.name} keeps its weight small: targets read it packed"
         if len(match.outputs) != 1:
             return f"{match.name} has {len(match.outputs)} outputs"

@@ -18,7 +18,7 @@ from trtc.graph.builder import LazyWeight
 from trtc.graph.ops import DOMAIN
 from trtc.passes.base import RewritePass
 from trtc.passes.lazy_weights import weight_of
-from trtc.passes.rewriting import insert_before, is_op, producer, unique_name
+from trtc.passes.rewriting import insert_before, is_dequantize, is_op, producer, unique_name
 from trtc.quantize.groupwise import QUANTIZED_META, QuantizedWeight
 
 
@@ -42,7 +42,7 @@ class QuantizeWeightsPass(RewritePass[MatrixUse]):
     def requires(self, model: ir.Model) -> str | None:
         if self.config.quant_algo.weight_bits is None:
             return "the quantization algorithm is none"
-        if any(_is_dequantize(node) for node in model.graph):
+        if any(is_dequantize(node) for node in model.graph):
             return "the graph holds quantized weights already"
         return None
 
@@ -50,7 +50,7 @@ class QuantizeWeightsPass(RewritePass[MatrixUse]):
         for node in model.graph:
             if not is_op(node, "Gemm") or self._stays(node, node.inputs[1]):
                 continue
-            if not _is_dequantize(producer(node.inputs[1])):
+            if not is_dequantize(producer(node.inputs[1])):
                 return f"the weight of {node.name} is not quantized"
             if self.config.quant_algo.int8_activations and not is_op(producer(node.inputs[0]), "DequantizeLinear"):
                 return f"the input of {node.name} is not quantized"
@@ -63,7 +63,7 @@ class QuantizeWeightsPass(RewritePass[MatrixUse]):
 
     def check(self, match: MatrixUse) -> str | None:
         matrix = match.node.inputs[match.operand]
-        if matrix is None or not (matrix.is_initializer() or _is_dequantize(matrix.producer())):
+        if matrix is None or not (matrix.is_initializer() or is_dequantize(matrix.producer())):
             return f"the weight of {match.node.name} is computed, not an initializer"
         if self._stays(match.node, matrix):
             return "the embedding and logits matrix stays as it is (quantize_vocabulary)"
@@ -127,10 +127,6 @@ class QuantizeWeightsPass(RewritePass[MatrixUse]):
     def _dequantize_linear(self, before: ir.Node, operands: Sequence[ir.Value], name: str, group_size: int) -> ir.Node:
         attributes = {"axis": 1, "block_size": group_size, "output_dtype": int(ir.DataType.FLOAT)}
         return insert_before(before, "DequantizeLinear", operands, attributes, name=name)
-
-
-def _is_dequantize(node: ir.Node | None) -> bool:
-    return is_op(node, "DequantizeLinear") or is_op(node, "DequantizeAffine", DOMAIN)
 
 
 def _is_embedding(node: ir.Node) -> bool:

@@ -9,11 +9,17 @@ import numpy as np
 import onnx_ir as ir
 
 from trtc.graph.builder import make_node
+from trtc.graph.ops import DEQUANTIZERS
 
 
 def is_op(node: ir.Node | None, op_type: str, domain: str = "") -> TypeGuard[ir.Node]:
     """Whether ``node`` is that operator of that domain."""
     return node is not None and node.op_type == op_type and node.domain == domain
+
+
+def is_dequantize(node: ir.Node | None) -> TypeGuard[ir.Node]:
+    """Whether ``node`` is one of ``ops.DEQUANTIZERS``."""
+    return node is not None and (node.domain, node.op_type) in DEQUANTIZERS
 
 
 def producer(value: ir.Value | None) -> ir.Node | None:

@@ -10,8 +10,9 @@ import onnx_ir as ir
 from trtc.engine.format import KvDtype, Rows, WeightFormat
 from trtc.errors import BuildError
 from trtc.graph import contract
+from trtc.graph.ops import DEQUANTIZERS
 from trtc.targets.cpu.program import LOGITS_BUFFER, Program, View
-from trtc.targets.cpu.weight_spec import DEQUANTIZE, WeightSpec, float_matrix, quantized_matrix, rows_f32
+from trtc.targets.cpu.weight_spec import WeightSpec, float_matrix, quantized_matrix, rows_f32
 
 _ROWS = {contract.TOKENS: Rows.TOKENS, contract.LOGIT_ROWS: Rows.LOGIT_ROWS}
 
@@ -105,7 +106,7 @@ class Lowering:
         producer = value.producer()
         if value.is_initializer():
             return float_matrix(value, self.options.matrix_format)
-        if producer is not None and producer.op_type in DEQUANTIZE and _is_constant(producer):
+        if producer is not None and (producer.domain, producer.op_type) in DEQUANTIZERS and _is_constant(producer):
             return quantized_matrix(producer)
         raise refused(node, f"its weight {value.name!r} is computed", "fold it into an initializer")
 

@@ -19,8 +19,6 @@ Array = npt.NDArray[Any]
 FloatRows = Callable[[int, int], Array]  # rows [start, stop) as float32 or bfloat16
 ReadQuantized = Callable[[int, int], QuantizedRows]
 
-DEQUANTIZE = ("DequantizeLinear", "DequantizeAffine")  # operators that stand for a quantized weight
-
 
 @dataclass(frozen=True)
 class WeightSpec:
@@ -55,7 +53,7 @@ def rows_f32(value: ir.Value, max_rows: int | None = None) -> WeightSpec:
 
 
 def quantized_matrix(node: ir.Node) -> WeightSpec:
-    """The [out, in] matrix that a node of ``DEQUANTIZE`` over initializers stands for."""
+    """The [out, in] matrix that a node of ``ops.DEQUANTIZERS`` over initializers stands for."""
     values, scales = node.inputs[0], node.inputs[1]
     assert values is not None and scales is not None
     group = node.attributes["block_size"].as_int()
